@@ -1,0 +1,65 @@
+# Run `make help` for what there is. Nothing here needs an activated environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "endive needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another with: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run-ready: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "Installing endive and what it needs into $(VENV) (once)"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev-ready: requirements-dev.lock $(VENV)/.run-ready
+	@echo "Installing the development tools into $(VENV) (once)"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.PHONY: setup
+setup: $(VENV)/.run-ready  ## Make an environment in .venv and install endive into it
+
+.PHONY: demo
+demo: $(VENV)/.run-ready  ## Simulate an hour of a busy table and print what happened
+	@$(BIN)/endive run examples/mixed.toml
+
+.PHONY: test
+test: $(VENV)/.dev-ready  ## Run the tests
+	@$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: $(VENV)/.dev-ready  ## Check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.dev-ready  ## Rewrite the code in the house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: schema
+schema: $(VENV)/.run-ready  ## Write the JSON Schema of the configuration anew
+	@$(BIN)/python -m endive.config > endive/config.schema.json
+
+.PHONY: lock
+lock:  ## Resolve the dependencies anew (needs uv)
+	@uv pip compile pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate --upgrade --quiet -o requirements.lock
+	@uv pip compile pyproject.toml --group build --group dev -c requirements.lock --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --upgrade --quiet -o requirements-dev.lock
+
+.PHONY: clean
+clean:  ## Remove the environment, caches and builds
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,134 @@
+"""The results file: one row per finished transaction, in the order they ended.
+
+The schema of a row is written down once, here. A file gets its name only when it is complete, so a results
+file that exists is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from endive.transaction import TransactionResult
+
+ROWS_PER_GROUP: Final = 65_536
+METADATA_KEY: Final = b"endive"
+
+
+class Column(NamedTuple):
+    """A column of the results, and the attribute of `TransactionResult` that fills it."""
+
+    name: str
+    attribute: str
+    type: pa.DataType
+    nullable: bool = False
+
+
+COLUMNS: Final = (
+    Column("txn_id", "txn_id", pa.int64()),
+    Column("t_submit", "submit_time_ms", pa.float64()),
+    Column("t_runtime", "runtime_ms", pa.float64()),
+    Column("t_commit", "commit_time_ms", pa.float64()),
+    Column("commit_latency", "commit_latency_ms", pa.float64()),
+    Column("total_latency", "total_latency_ms", pa.float64()),
+    Column("n_retries", "total_retries", pa.int32()),
+    Column("status", "status", pa.string()),
+    Column("operation_type", "operation_type", pa.string()),
+    Column("abort_reason", "abort_reason", pa.string(), nullable=True),
+    Column("manifest_list_reads", "manifest_list_reads", pa.int64()),
+    Column("manifest_list_writes", "manifest_list_writes", pa.int64()),
+    Column("manifest_file_reads", "manifest_file_reads", pa.int64()),
+    Column("manifest_file_writes", "manifest_file_writes", pa.int64()),
+    Column("catalog_read_ms", "catalog_read_ms", pa.float64()),
+    Column("per_attempt_io_ms", "per_attempt_io_ms", pa.float64()),
+    Column("conflict_io_ms", "conflict_io_ms", pa.float64()),
+    Column("catalog_commit_ms", "catalog_commit_ms", pa.float64()),
+    Column("stream", "stream", pa.string()),
+    Column("t_abort", "abort_time_ms", pa.float64()),
+    Column("attempts", "attempts", pa.int32()),
+    Column("restarts", "restarts", pa.int32()),
+    Column("no_overlap_conflicts", "no_overlap_conflicts", pa.int32()),
+    Column("false_conflicts", "false_conflicts", pa.int32()),
+    Column("real_conflicts", "real_conflicts", pa.int32()),
+    Column("start_ms", "start_ms", pa.float64()),
+    Column("backoff_ms", "backoff_ms", pa.float64()),
+    Column("overhead_ms", "overhead_ms", pa.float64()),
+    Column("restart_ms", "restart_ms", pa.float64()),
+    Column("historical_ml_reads", "historical_ml_reads", pa.int64()),
+    Column("manifest_list_appends", "manifest_list_appends", pa.int64()),
+    Column("metadata_reads", "metadata_reads", pa.int64()),
+    Column("metadata_writes", "metadata_writes", pa.int64()),
+    Column("append_physical_failures", "append_physical_failures", pa.int64()),
+    Column("tables_written", "tables_written", pa.list_(pa.field("table", pa.int32(), nullable=False))),
+)
+
+SCHEMA: Final = pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in COLUMNS])
+
+_attributes = attrgetter(*(column.attribute for column in COLUMNS))
+_STATUS_POSITION: Final = SCHEMA.get_field_index("status")
+
+
+def to_table(results: list[TransactionResult]) -> pa.Table:
+    """Return results as an Arrow table in schema order."""
+    columns: list[Any] = list(zip(*map(_attributes, results), strict=True)) or [()] * len(COLUMNS)
+    columns[_STATUS_POSITION] = [status.name.lower() for status in columns[_STATUS_POSITION]]
+    arrays = [pa.array(values, type=column.type) for values, column in zip(columns, COLUMNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+class ResultsWriter:
+    """Writes results to `path` a row group at a time; the file appears under its name on `commit()`."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(21, "Is a directory", str(path))
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+        self._buffer: list[TransactionResult] = []
+        self._file = self._unfinished.open("wb")
+        self._writer = pq.ParquetWriter(self._file, SCHEMA, compression="zstd")
+
+    def append(self, result: TransactionResult) -> None:
+        self._buffer.append(result)
+        if len(self._buffer) == ROWS_PER_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write_table(to_table(self._buffer), row_group_size=ROWS_PER_GROUP)
+        self._buffer.clear()
+
+    def commit(self, metadata: Mapping[str, Any]) -> None:
+        """Write what is left and the metadata, then give the file its name."""
+        if self._buffer:
+            self._flush()
+        self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True)})
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._unfinished.replace(self._path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove what was written, unless it was committed."""
+        self._file.close()
+        self._unfinished.unlink(missing_ok=True)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Return what a results file says of the run that it holds."""
+    metadata: dict[str, Any] = json.loads(pq.read_metadata(path).metadata[METADATA_KEY])
+    return metadata

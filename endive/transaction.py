@@ -1,0 +1,713 @@
+"""Transactions: the commit protocol of a writer, as a generator of delays in milliseconds.
+
+A transaction reads a snapshot, works, then tries to commit until it succeeds or gives up. Operation types
+differ in what an attempt costs and in whether their data can conflict; that is data (`OperationCosts`).
+A transaction sees the catalog through `read()` and `commit()` only, and knows neither clock nor engine: it
+adds up its own delays.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum, IntEnum, auto
+from typing import Any, Final
+
+import numpy as np
+
+from endive.catalog import Catalog, CatalogSnapshot, CommitResult, IntentionRecord
+from endive.manifest_list import ListEnd, ManifestLists
+from endive.policy import CommitPolicy
+from endive.storage import StorageProvider, StorageResult
+
+MAX_RETRIES_EXCEEDED: Final = "max_retries_exceeded"
+RETRY_TIMEOUT: Final = "retry_timeout"
+VALIDATION_EXCEPTION: Final = "validation_exception"
+ABORT_REASONS: Final = (MAX_RETRIES_EXCEEDED, RETRY_TIMEOUT, VALIDATION_EXCEPTION)
+
+WHOLE_TABLE: Final = -1
+
+
+class TransactionStatus(Enum):
+    """Where a transaction stands."""
+
+    PENDING = auto()
+    EXECUTING = auto()
+    COMMITTING = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictCost:
+    """How many storage operations something takes."""
+
+    metadata_reads: int = 0
+    manifest_list_reads: int = 0
+    manifest_list_writes: int = 0
+    historical_ml_reads: int = 0
+    manifest_file_reads: int = 0
+    manifest_file_writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CostPerCommit:
+    """Storage operations for each commit that a transaction missed; floored after multiplying."""
+
+    historical_ml_reads: float = 0.0
+    manifest_file_reads: float = 0.0
+    manifest_file_writes: float = 0.0
+
+    def times(self, n_snapshots_behind: int) -> ConflictCost:
+        return ConflictCost(
+            historical_ml_reads=math.floor(n_snapshots_behind * self.historical_ml_reads),
+            manifest_file_reads=math.floor(n_snapshots_behind * self.manifest_file_reads),
+            manifest_file_writes=math.floor(n_snapshots_behind * self.manifest_file_writes),
+        )
+
+
+_ATTEMPT: Final = ConflictCost(manifest_list_reads=1, manifest_file_writes=1, manifest_list_writes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCosts:
+    """What one type of operation pays: for its first attempt, for a redone one, and for what it missed."""
+
+    name: str
+    first_attempt: ConflictCost = _ATTEMPT
+    redone_attempt: ConflictCost = _ATTEMPT
+    per_missed_commit: CostPerCommit = CostPerCommit()
+    can_conflict: bool = False
+
+
+FAST_APPEND: Final = OperationCosts("fast_append")
+
+
+def merge_append_costs(manifests_per_concurrent_commit: float = 1.5) -> OperationCosts:
+    """Return the costs of an append that merges manifests anew after a conflict."""
+    rate = manifests_per_concurrent_commit
+    merged = CostPerCommit(manifest_file_reads=rate, manifest_file_writes=rate)
+    return OperationCosts("merge_append", per_missed_commit=merged)
+
+
+def validated_overwrite_costs(validation_manifests_per_commit: float = 0.0) -> OperationCosts:
+    """Return the costs of an overwrite that validates against every commit it missed."""
+    validated = CostPerCommit(historical_ml_reads=1.0, manifest_file_reads=validation_manifests_per_commit)
+    return OperationCosts("validated_overwrite", per_missed_commit=validated, can_conflict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """How a transaction ended. Times in milliseconds; -1 where the event did not happen.
+
+    `start_ms` is the first catalog read and the metadata reads before the work;
+    total_latency_ms = start_ms + runtime_ms + commit_latency_ms, and
+    catalog_read_ms + per_attempt_io_ms + conflict_io_ms + catalog_commit_ms + backoff_ms + overhead_ms +
+    restart_ms = commit_latency_ms + start_ms.
+    """
+
+    status: TransactionStatus
+    txn_id: int
+    commit_time_ms: float
+    abort_time_ms: float
+    abort_reason: str | None
+    total_retries: int
+    commit_latency_ms: float
+    total_latency_ms: float
+    operation_type: str
+    runtime_ms: float
+
+    manifest_list_reads: int
+    manifest_list_writes: int
+    manifest_file_reads: int
+    manifest_file_writes: int
+
+    catalog_read_ms: float
+    per_attempt_io_ms: float
+    conflict_io_ms: float
+    catalog_commit_ms: float
+
+    submit_time_ms: float = 0.0
+    stream: str = ""
+    attempts: int = 1
+    restarts: int = 0
+    no_overlap_conflicts: int = 0
+    false_conflicts: int = 0
+    real_conflicts: int = 0
+    backoff_ms: float = 0.0
+    overhead_ms: float = 0.0
+    restart_ms: float = 0.0
+    start_ms: float = 0.0
+    historical_ml_reads: int = 0
+    manifest_list_appends: int = 0
+    metadata_reads: int = 0
+    metadata_writes: int = 0
+    append_physical_failures: int = 0
+    tables_written: tuple[int, ...] = ()
+
+
+class Component(IntEnum):
+    """What a delay of a transaction is spent on."""
+
+    CATALOG_READ = 0
+    PER_ATTEMPT_IO = 1
+    CONFLICT_IO = 2
+    CATALOG_COMMIT = 3
+    BACKOFF = 4
+    RUNTIME = 5
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What a transaction has done so far, as the result reports it."""
+
+    manifest_list_reads: int = 0
+    manifest_list_writes: int = 0
+    manifest_file_reads: int = 0
+    manifest_file_writes: int = 0
+    historical_ml_reads: int = 0
+    manifest_list_appends: int = 0
+    metadata_reads: int = 0
+    metadata_writes: int = 0
+    append_physical_failures: int = 0
+    restarts: int = 0
+    no_overlap_conflicts: int = 0
+    false_conflicts: int = 0
+    real_conflicts: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        return {count.name: getattr(self, count.name) for count in fields(self)}
+
+
+class ConflictDetector(ABC):
+    """Decides whether a write overlap is a conflict of data."""
+
+    @abstractmethod
+    def is_real_conflict(
+        self, txn: Transaction, current_snapshot: CatalogSnapshot, start_snapshot: CatalogSnapshot
+    ) -> bool:
+        """Return whether what was committed since `start_snapshot` conflicts with `txn`."""
+
+    def bind(self, rng: np.random.RandomState) -> ConflictDetector:
+        """Return a view of this detector that draws from `rng`."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What a transaction acts on while it executes."""
+
+    catalog: Catalog
+    storage: StorageProvider
+    conflict_detector: ConflictDetector
+    max_retries: int
+    ml_append_mode: bool
+    policy: CommitPolicy
+    manifest_lists: ManifestLists
+
+
+Delays = Generator[float, None, None]
+
+
+class Transaction(ABC):
+    """One writer's unit of work.
+
+    `partitions_written` None: partitions are not tracked, and any commit to a written table overlaps.
+    `tables_read` defaults to the written tables. `stream`, `client` and `index` name the substream that a
+    simulation draws its I/O from.
+    """
+
+    operation_type: str
+
+    def __init__(
+        self,
+        txn_id: int,
+        submit_time_ms: float,
+        runtime_ms: float,
+        tables_written: frozenset[int],
+        partitions_written: Mapping[int, frozenset[int]] | None = None,
+        *,
+        tables_read: frozenset[int] | None = None,
+        partitions_read: Mapping[int, frozenset[int]] | None = None,
+        stream: str = "",
+    ) -> None:
+        self.txn_id = txn_id
+        self.submit_time_ms = submit_time_ms
+        self.runtime_ms = runtime_ms
+        self.tables_written = tables_written
+        self.partitions_written = partitions_written
+        self.tables_read = tables_written if tables_read is None else tables_read | tables_written
+        self.partitions_read = partitions_written if partitions_read is None else partitions_read
+        self.stream = stream
+        self.status = TransactionStatus.PENDING
+        self.now_ms = submit_time_ms
+        self.attempts = 0
+        self._written = tuple(sorted(tables_written))
+        self._written_partitions = _sorted_partitions(self.partitions_written)
+
+    @abstractmethod
+    def can_have_real_conflict(self) -> bool:
+        """Return whether data written meanwhile can conflict with this operation's."""
+
+    @abstractmethod
+    def should_abort_on_real_conflict(self) -> bool:
+        """Return whether a real conflict ends the operation, instead of being merged."""
+
+    @abstractmethod
+    def get_conflict_cost(self, n_snapshots_behind: int, ml_append_mode: bool = False) -> ConflictCost:
+        """Return the I/O that `n_snapshots_behind` missed commits cost a retry whose writes overlap."""
+
+    def get_per_attempt_cost(self, ml_append_mode: bool = False) -> ConflictCost:
+        """Return the I/O of the first attempt, for each written table."""
+        return _without_list_writes(_ATTEMPT) if ml_append_mode else _ATTEMPT
+
+    def get_redone_attempt_cost(self, ml_append_mode: bool = False) -> ConflictCost:
+        """Return the I/O of an attempt after a write overlap, for each overlapping table."""
+        return self.get_per_attempt_cost(ml_append_mode)
+
+    def has_write_overlap(self, old_snapshot: CatalogSnapshot, new_snapshot: CatalogSnapshot) -> bool:
+        """Return whether a commit between the snapshots changed a table and partition that this one writes."""
+        return bool(self.overlapping_tables(old_snapshot, new_snapshot))
+
+    def overlapping_tables(
+        self, old_snapshot: CatalogSnapshot, new_snapshot: CatalogSnapshot, whole_tables: bool = False
+    ) -> tuple[int, ...]:
+        """Return the written tables that changed between the snapshots, in partitions written unless `whole_tables`."""
+        return tuple(
+            table_id
+            for table_id in self._written
+            if old_snapshot.tables[table_id].version != new_snapshot.tables[table_id].version
+            and (
+                whole_tables
+                or self._written_partitions is None
+                or self._partitions_behind(table_id, old_snapshot, new_snapshot)
+            )
+        )
+
+    def _partitions_behind(
+        self, table_id: int, old_snapshot: CatalogSnapshot, new_snapshot: CatalogSnapshot
+    ) -> dict[int, int]:
+        """Return the tracked partitions of a table that changed, with the number of commits that did."""
+        old, new = old_snapshot.tables[table_id].partition_versions, new_snapshot.tables[table_id].partition_versions
+        written = (self._written_partitions or {}).get(table_id, ())
+        return {partition: new[partition] - old[partition] for partition in written if new[partition] != old[partition]}
+
+    def execute(
+        self,
+        catalog: Catalog,
+        storage: StorageProvider,
+        conflict_detector: ConflictDetector,
+        max_retries: int = 10,
+        ml_append_mode: bool = False,
+        *,
+        policy: CommitPolicy = CommitPolicy(),
+        manifest_lists: ManifestLists | None = None,
+    ) -> Generator[float, None, TransactionResult]:
+        """Run to the end; yields delays in milliseconds and returns how it ended."""
+        lists = ManifestLists(policy.manifest_list_log) if manifest_lists is None else manifest_lists
+        around = _Surroundings(catalog, storage, conflict_detector, max_retries, ml_append_mode, policy, lists)
+        self.now_ms = self.submit_time_ms
+        self._times = [0.0] * len(Component)
+        self._counts = _Counts()
+        self._start_ms = 0.0
+        self._commit_start_ms = 0.0
+        self._tentative_entries = 0
+        while True:
+            abort_reason, restarting = yield from self._run_once(around)
+            if not restarting:
+                return self._result(abort_reason)
+            self._counts.restarts += 1
+
+    def _run_once(self, around: _Surroundings) -> Generator[float, None, tuple[str | None, bool]]:
+        """Read, work, and commit or give up; return why it gave up, and whether to run all of it again."""
+        policy = around.policy
+        is_first_run = self._counts.restarts == 0
+        self.status = TransactionStatus.PENDING
+        start: CatalogSnapshot = yield from self._timed(Component.CATALOG_READ, around.catalog.read(self.now_ms))
+        if not policy.table_metadata_inlined:
+            yield from self._read_metadata(around, sorted(self.tables_read))
+        if is_first_run:
+            self._start_ms = self.now_ms - self.submit_time_ms
+
+        self.status = TransactionStatus.EXECUTING
+        self._spend(Component.RUNTIME, self.runtime_ms)
+        yield self.runtime_ms
+
+        self.status = TransactionStatus.COMMITTING
+        if is_first_run:
+            self._commit_start_ms = self.now_ms
+        run_commit_start_ms = self.now_ms
+        self.attempts = 0
+        snapshot = start
+        first_cost = self.get_per_attempt_cost(around.ml_append_mode)
+        for table_id in self._written:
+            yield from self._prepare(around, snapshot, table_id, self._all_lists(around, table_id), first_cost)
+
+        while True:
+            self.attempts += 1
+            if (yield from self._commit(around, snapshot)):
+                return None, False
+            abort_reason = self._reason_to_give_up(around, run_commit_start_ms)
+            if abort_reason is not None:
+                self._orphan_entries(around)
+                return abort_reason, False
+            if policy.backoff is not None:
+                sleep_ms = policy.backoff.sample_ms(self.attempts, around.storage.rng)
+                self._spend(Component.BACKOFF, sleep_ms)
+                yield sleep_ms
+            previous = snapshot
+            snapshot = yield from self._timed(Component.CATALOG_READ, around.catalog.read(self.now_ms))
+            overlapping = self.overlapping_tables(previous, snapshot, policy.overlap == "table")
+            if not overlapping:
+                self._counts.no_overlap_conflicts += 1
+                continue
+            yield from self._pay_for_missed_commits(around, previous, snapshot, overlapping)
+            merged = False
+            if self.can_have_real_conflict() and around.conflict_detector.is_real_conflict(self, snapshot, start):
+                self._counts.real_conflicts += 1
+                action = policy.on_real_conflict if self.should_abort_on_real_conflict() else "merge"
+                if action != "merge":
+                    self._orphan_entries(around)
+                    return VALIDATION_EXCEPTION, action == "restart" and self._may_restart(policy)
+                yield from self._merge_conflicting_manifests(around, overlapping)
+                merged = True
+            else:
+                self._counts.false_conflicts += 1
+            yield from self._redo(around, previous, snapshot, overlapping, merged)
+
+    def _reason_to_give_up(self, around: _Surroundings, run_commit_start_ms: float) -> str | None:
+        """Return why a transaction whose commit just failed may not try again, or None if it may."""
+        if self.attempts > around.max_retries:
+            return MAX_RETRIES_EXCEEDED
+        timeout_ms = around.policy.total_timeout_ms
+        if 0.0 < timeout_ms < self.now_ms - run_commit_start_ms:
+            return RETRY_TIMEOUT
+        return None
+
+    def _may_restart(self, policy: CommitPolicy) -> bool:
+        return self._counts.restarts < policy.max_restarts and self.now_ms < policy.restarts_end_ms
+
+    def _commit(self, around: _Surroundings, snapshot: CatalogSnapshot) -> Generator[float, None, bool]:
+        writes = {table_id: snapshot.tables[table_id].version + 1 for table_id in self._written}
+        serializable = around.policy.isolation == "serializable"
+        intention = IntentionRecord(
+            txn_id=self.txn_id,
+            expected_seq=snapshot.seq,
+            tables_written=writes,
+            partitions_written=self._written_partitions,
+            base=snapshot,
+            tables_read=tuple(sorted(self.tables_read)) if serializable else (),
+            partitions_read=_sorted_partitions(self.partitions_read) if serializable else None,
+        )
+        operation = around.catalog.commit(snapshot.seq, writes, self.now_ms, intention)
+        result: CommitResult = yield from self._timed(Component.CATALOG_COMMIT, operation)
+        self._counts.append_physical_failures += result.physical_failures
+        return result.success
+
+    def _pay_for_missed_commits(
+        self,
+        around: _Surroundings,
+        previous: CatalogSnapshot,
+        snapshot: CatalogSnapshot,
+        overlapping: tuple[int, ...],
+    ) -> Delays:
+        """Pay the conflict cost, once for the catalog's commits or for each table's or partition's own."""
+        policy = around.policy
+        charges: list[tuple[int, int]]
+        if policy.list_per == "partition":
+            charges = [
+                (table_id, commits)
+                for table_id in overlapping
+                for commits in self._partitions_behind(table_id, previous, snapshot).values()
+            ]
+        elif policy.history == "table":
+            charges = [
+                (table_id, snapshot.tables[table_id].version - previous.tables[table_id].version)
+                for table_id in overlapping
+            ]
+        else:
+            charges = [(overlapping[0], snapshot.seq - previous.seq)]
+        for table_id, n_snapshots_behind in charges:
+            cost = self.get_conflict_cost(n_snapshots_behind, around.ml_append_mode)
+            yield from self._historical_lists(around, snapshot, table_id, cost.historical_ml_reads)
+            yield from self._manifest_files(around, Component.CONFLICT_IO, table_id, cost)
+
+    def _merge_conflicting_manifests(self, around: _Surroundings, overlapping: tuple[int, ...]) -> Delays:
+        count = around.policy.conflicting_manifests.sample(around.storage.rng)
+        cost = ConflictCost(manifest_file_reads=count, manifest_file_writes=count)
+        yield from self._manifest_files(around, Component.CONFLICT_IO, overlapping[0], cost)
+
+    def _redo(
+        self,
+        around: _Surroundings,
+        previous: CatalogSnapshot,
+        snapshot: CatalogSnapshot,
+        overlapping: tuple[int, ...],
+        merged: bool,
+    ) -> Delays:
+        """Prepare the overlapping tables anew. Appended list entries stay valid unless their data was merged."""
+        cost = self.get_redone_attempt_cost(around.ml_append_mode)
+        entries_stay = around.ml_append_mode and not merged
+        if entries_stay:
+            cost = replace(cost, manifest_file_writes=0, manifest_list_writes=0)
+        for table_id in overlapping:
+            if not around.policy.table_metadata_inlined and not entries_stay:
+                yield from self._read_metadata(around, [table_id])
+            if around.policy.list_per == "partition":
+                lists = [(table_id, partition) for partition in self._partitions_behind(table_id, previous, snapshot)]
+            else:
+                lists = self._all_lists(around, table_id)
+            if merged and around.ml_append_mode:
+                around.manifest_lists.counters.manifest_append_orphans += len(lists)
+                self._tentative_entries -= len(lists)
+            yield from self._prepare(around, snapshot, table_id, lists, cost, rewrites=not entries_stay)
+
+    def _all_lists(self, around: _Surroundings, table_id: int) -> list[tuple[int, int]]:
+        """Return the manifest lists that hold what this transaction writes to a table."""
+        if around.policy.list_per == "table":
+            return [(table_id, WHOLE_TABLE)]
+        if self._written_partitions is None:
+            raise ValueError("manifest lists per partition need transactions that track partitions")
+        return [(table_id, partition) for partition in self._written_partitions.get(table_id, ())]
+
+    def _prepare(
+        self,
+        around: _Surroundings,
+        snapshot: CatalogSnapshot,
+        table_id: int,
+        lists: list[tuple[int, int]],
+        cost: ConflictCost,
+        *,
+        rewrites: bool = True,
+    ) -> Delays:
+        """Do an attempt's work on one table: read its lists, write manifests, write or append to its lists, metadata.
+
+        Without `rewrites` the entries appended before, and the metadata, still hold.
+        """
+        storage, counts = around.storage, self._counts
+        list_bytes = self._list_bytes(around, snapshot, table_id)
+        known_ends: dict[tuple[int, int], ListEnd] = {}
+        for key in lists:
+            for _ in range(cost.manifest_list_reads):
+                yield from self._attempt_io(storage.read(_list_key(key), list_bytes))
+                counts.manifest_list_reads += 1
+            known_ends[key] = around.manifest_lists.end(key)
+        yield from self._manifest_files(around, Component.PER_ATTEMPT_IO, table_id, cost)
+        for key in lists:
+            for _ in range(cost.manifest_list_writes):
+                yield from self._attempt_io(storage.write(_list_key(key), list_bytes))
+                counts.manifest_list_writes += 1
+            if around.ml_append_mode and rewrites:
+                yield from self._append_entry(around, key, known_ends[key], list_bytes)
+        if rewrites and not around.policy.table_metadata_inlined:
+            yield from self._attempt_io(storage.write(f"metadata/{table_id}", around.policy.sizes.table_metadata))
+            counts.metadata_writes += 1
+
+    def _append_entry(self, around: _Surroundings, key: tuple[int, int], end: ListEnd, list_bytes: int) -> Delays:
+        """Append a tentative entry, again at the new end for as long as the list has moved or is sealed."""
+        storage, lists = around.storage, around.manifest_lists
+        entry_bytes = around.policy.manifest_list_log.entry_bytes
+        while True:
+            before_ms = self.now_ms
+            yield from self._attempt_io(storage.append(_list_key(key), end.offset, entry_bytes))
+            if lists.try_append(key, end):
+                self._counts.manifest_list_appends += 1
+                self._tentative_entries += 1
+                return
+            is_sealed, end = lists.is_sealed(key), lists.end(key)
+            taken_ms = self.now_ms - before_ms
+            failure_ms = storage.sample_append_failure_ms()
+            if failure_ms is not None and failure_ms > taken_ms:
+                self._spend(Component.PER_ATTEMPT_IO, failure_ms - taken_ms)
+                yield failure_ms - taken_ms
+            if is_sealed:
+                yield from self._attempt_io(storage.read(_list_key(key), list_bytes))
+                yield from self._attempt_io(storage.write(_list_key(key), list_bytes))
+                self._counts.manifest_list_reads += 1
+                self._counts.manifest_list_writes += 1
+                lists.rewrite(key, end.generation)
+                end = lists.end(key)
+
+    def _orphan_entries(self, around: _Surroundings) -> None:
+        around.manifest_lists.counters.manifest_append_orphans += self._tentative_entries
+        self._tentative_entries = 0
+
+    def _list_bytes(self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int) -> int:
+        sizes = around.policy.sizes
+        return sizes.manifest_list + sizes.list_growth * snapshot.tables[table_id].version
+
+    def _read_metadata(self, around: _Surroundings, table_ids: Iterable[int]) -> Delays:
+        for table_id in table_ids:
+            yield from self._attempt_io(
+                around.storage.read(f"metadata/{table_id}", around.policy.sizes.table_metadata)
+            )
+            self._counts.metadata_reads += 1
+
+    def _historical_lists(
+        self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int, count: int
+    ) -> Delays:
+        list_bytes = self._list_bytes(around, snapshot, table_id)
+        key = _list_key((table_id, WHOLE_TABLE))
+        reads = (around.storage.read(key, list_bytes) for _ in range(count))
+        yield from self._in_batches(around, Component.CONFLICT_IO, reads)
+        self._counts.manifest_list_reads += count
+        self._counts.historical_ml_reads += count
+
+    def _manifest_files(
+        self, around: _Surroundings, component: Component, table_id: int, cost: ConflictCost
+    ) -> Delays:
+        key, size_bytes = f"manifest_file/{table_id}", around.policy.sizes.manifest_file
+        if cost.manifest_file_reads:
+            reads = (around.storage.read(key, size_bytes) for _ in range(cost.manifest_file_reads))
+            yield from self._in_batches(around, component, reads)
+            self._counts.manifest_file_reads += cost.manifest_file_reads
+        if cost.manifest_file_writes:
+            writes = (around.storage.write(key, size_bytes) for _ in range(cost.manifest_file_writes))
+            yield from self._in_batches(around, component, writes)
+            self._counts.manifest_file_writes += cost.manifest_file_writes
+
+    def _in_batches(
+        self,
+        around: _Surroundings,
+        component: Component,
+        operations: Iterable[Generator[float, None, StorageResult]],
+    ) -> Delays:
+        """Run operations `max_parallel` at a time; a batch takes as long as its slowest."""
+        batch: list[float] = []
+        for operation in operations:
+            batch.append(sum(operation))
+            if len(batch) == around.policy.max_parallel:
+                self._spend(component, max(batch))
+                yield max(batch)
+                batch.clear()
+        if batch:
+            self._spend(component, max(batch))
+            yield max(batch)
+
+    def _attempt_io(self, operation: Generator[float, None, StorageResult]) -> Delays:
+        return self._timed(Component.PER_ATTEMPT_IO, operation)
+
+    def _timed(self, component: Component, operation: Generator[float, None, Any]) -> Generator[float, None, Any]:
+        """Run an operation, adding each of its delays to the clock and to its component."""
+        while True:
+            try:
+                delay_ms = next(operation)
+            except StopIteration as stop:
+                return stop.value
+            self._spend(component, delay_ms)
+            yield delay_ms
+
+    def _spend(self, component: Component, delay_ms: float) -> None:
+        self.now_ms += delay_ms
+        self._times[component] += delay_ms
+
+    def _result(self, abort_reason: str | None) -> TransactionResult:
+        committed = abort_reason is None
+        self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
+        times = self._times
+        return TransactionResult(
+            status=self.status,
+            txn_id=self.txn_id,
+            commit_time_ms=self.now_ms if committed else -1.0,
+            abort_time_ms=-1.0 if committed else self.now_ms,
+            abort_reason=abort_reason,
+            total_retries=self.attempts - 1,
+            commit_latency_ms=self.now_ms - self._commit_start_ms,
+            total_latency_ms=self.now_ms - self.submit_time_ms,
+            operation_type=self.operation_type,
+            runtime_ms=self.runtime_ms,
+            catalog_read_ms=times[Component.CATALOG_READ],
+            per_attempt_io_ms=times[Component.PER_ATTEMPT_IO],
+            conflict_io_ms=times[Component.CONFLICT_IO],
+            catalog_commit_ms=times[Component.CATALOG_COMMIT],
+            submit_time_ms=self.submit_time_ms,
+            stream=self.stream,
+            attempts=self.attempts,
+            backoff_ms=times[Component.BACKOFF],
+            restart_ms=self._counts.restarts * self.runtime_ms,
+            start_ms=self._start_ms,
+            tables_written=self._written,
+            **self._counts.to_dict(),
+        )
+
+
+def _list_key(key: tuple[int, int]) -> str:
+    table_id, partition = key
+    return f"manifest_list/{table_id}" if partition == WHOLE_TABLE else f"manifest_list/{table_id}/{partition}"
+
+
+def _without_list_writes(cost: ConflictCost) -> ConflictCost:
+    return replace(cost, manifest_list_writes=0)
+
+
+def _sorted_partitions(partitions: Mapping[int, frozenset[int]] | None) -> dict[int, tuple[int, ...]] | None:
+    if partitions is None:
+        return None
+    return {table_id: tuple(sorted(chosen)) for table_id, chosen in partitions.items()}
+
+
+class CostedTransaction(Transaction):
+    """A transaction whose behaviour is a record of costs."""
+
+    def __init__(self, *args: Any, costs: OperationCosts, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.costs = costs
+        self.operation_type = costs.name
+
+    def can_have_real_conflict(self) -> bool:
+        return self.costs.can_conflict
+
+    def should_abort_on_real_conflict(self) -> bool:
+        return self.costs.can_conflict
+
+    def get_per_attempt_cost(self, ml_append_mode: bool = False) -> ConflictCost:
+        cost = self.costs.first_attempt
+        return _without_list_writes(cost) if ml_append_mode else cost
+
+    def get_redone_attempt_cost(self, ml_append_mode: bool = False) -> ConflictCost:
+        cost = self.costs.redone_attempt
+        return _without_list_writes(cost) if ml_append_mode else cost
+
+    def get_conflict_cost(self, n_snapshots_behind: int = 0, ml_append_mode: bool = False) -> ConflictCost:
+        return self.costs.per_missed_commit.times(n_snapshots_behind)
+
+
+class FastAppendTransaction(CostedTransaction):
+    """Adds files; never conflicts and validates nothing."""
+
+    operation_type = FAST_APPEND.name
+
+    def __init__(self, *args: Any, costs: OperationCosts = FAST_APPEND, **kwargs: Any) -> None:
+        super().__init__(*args, costs=costs, **kwargs)
+
+
+class MergeAppendTransaction(CostedTransaction):
+    """Adds files and merges manifests; after an overlap merges those of the missed commits too."""
+
+    operation_type = "merge_append"
+
+    def __init__(
+        self,
+        *args: Any,
+        manifests_per_concurrent_commit: float = 1.5,
+        costs: OperationCosts | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, costs=costs or merge_append_costs(manifests_per_concurrent_commit), **kwargs)
+
+
+class ValidatedOverwriteTransaction(CostedTransaction):
+    """Replaces data; after an overlap reads the manifest list of every missed commit, and may find a conflict."""
+
+    operation_type = "validated_overwrite"
+
+    def __init__(
+        self,
+        *args: Any,
+        validation_manifests_per_commit: float = 0.0,
+        costs: OperationCosts | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, costs=costs or validated_overwrite_costs(validation_manifests_per_commit), **kwargs)
