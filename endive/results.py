@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from endive.transaction import TransactionResult
 
 ROWS_PER_GROUP: Final = 65_536
-METADATA_KEY: Final = b"endive"
+METADATA_KEY: Final = "endive"
 
 
 class Column(NamedTuple):
@@ -84,17 +84,24 @@ def to_table(results: list[TransactionResult]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
+class UnwritableOutputError(Exception):
+    """A results file cannot be made where it was asked for."""
+
+
 class ResultsWriter:
     """Writes results to `path` a row group at a time; the file appears under its name on `commit()`."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            raise IsADirectoryError(21, "Is a directory", str(path))
+            raise UnwritableOutputError(f"{path}: is a directory; name a file")
         self._path = path
         self._unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
         self._buffer: list[TransactionResult] = []
-        self._file = self._unfinished.open("wb")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._unfinished.open("wb")
+        except OSError as error:
+            raise UnwritableOutputError(f"{path}: cannot be written: {error.strerror}") from error
         self._writer = pq.ParquetWriter(self._file, SCHEMA, compression="zstd")
 
     def append(self, result: TransactionResult) -> None:
@@ -130,5 +137,6 @@ class ResultsWriter:
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return what a results file says of the run that it holds."""
-    metadata: dict[str, Any] = json.loads(pq.read_metadata(path).metadata[METADATA_KEY])
+    footer = pq.read_metadata(path).metadata or {}
+    metadata: dict[str, Any] = json.loads(footer[METADATA_KEY.encode()])
     return metadata

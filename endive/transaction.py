@@ -540,14 +540,10 @@ class Transaction(ABC):
 
     def _read_metadata(self, around: _Surroundings, table_ids: Iterable[int]) -> Delays:
         for table_id in table_ids:
-            yield from self._attempt_io(
-                around.storage.read(f"metadata/{table_id}", around.policy.sizes.table_metadata)
-            )
+            yield from self._attempt_io(around.storage.read(f"metadata/{table_id}", around.policy.sizes.table_metadata))
             self._counts.metadata_reads += 1
 
-    def _historical_lists(
-        self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int, count: int
-    ) -> Delays:
+    def _historical_lists(self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int, count: int) -> Delays:
         list_bytes = self._list_bytes(around, snapshot, table_id)
         key = _list_key((table_id, WHOLE_TABLE))
         reads = (around.storage.read(key, list_bytes) for _ in range(count))
@@ -555,9 +551,7 @@ class Transaction(ABC):
         self._counts.manifest_list_reads += count
         self._counts.historical_ml_reads += count
 
-    def _manifest_files(
-        self, around: _Surroundings, component: Component, table_id: int, cost: ConflictCost
-    ) -> Delays:
+    def _manifest_files(self, around: _Surroundings, component: Component, table_id: int, cost: ConflictCost) -> Delays:
         key, size_bytes = f"manifest_file/{table_id}", around.policy.sizes.manifest_file
         if cost.manifest_file_reads:
             reads = (around.storage.read(key, size_bytes) for _ in range(cost.manifest_file_reads))

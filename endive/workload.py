@@ -35,8 +35,7 @@ from endive.transaction import (
 Selection = tuple[frozenset[int], frozenset[int]]
 
 _TRANSACTION_TYPES: Final[dict[str, type[CostedTransaction]]] = {
-    kind.operation_type: kind
-    for kind in (FastAppendTransaction, MergeAppendTransaction, ValidatedOverwriteTransaction)
+    kind.operation_type: kind for kind in (FastAppendTransaction, MergeAppendTransaction, ValidatedOverwriteTransaction)
 }
 
 

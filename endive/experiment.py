@@ -1,0 +1,53 @@
+"""Experiment directories: experiments/<label>-<hash>/<seed>/results.parquet, beside what made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from endive import MODEL_VERSION, __version__
+from endive.config import changed_settings, compute_experiment_hash, dotted_lines
+from endive.config_errors import ConfigError
+from endive.results import UnwritableOutputError
+from endive.settings import Settings
+from endive.utils import get_git_sha, write_atomically
+
+EXPERIMENTS_FOLDER: Final = Path("experiments")
+RESULTS_NAME: Final = "results.parquet"
+
+
+def experiment_folder(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> Path:
+    """Return the directory of a labelled configuration."""
+    return root / f"{settings.experiment.label}-{compute_experiment_hash(settings)}"
+
+
+def results_path(settings: Settings, seed: int, root: Path = EXPERIMENTS_FOLDER) -> Path:
+    """Return where a labelled configuration keeps the results of a seed."""
+    return experiment_folder(settings, root) / str(seed) / RESULTS_NAME
+
+
+def snapshot_text(settings: Settings) -> str:
+    """Return the TOML of all that the hash covers, as cfg.toml keeps it."""
+    return "".join(f"{key} = {value}\n" for key, value in dotted_lines(changed_settings(settings)))
+
+
+def prepare_experiment(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> None:
+    """Make the directory of a labelled configuration, or check that the one there is of the same making."""
+    folder = experiment_folder(settings, root)
+    snapshot, version = folder / "cfg.toml", folder / "version.txt"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not snapshot.exists():
+            write_atomically(snapshot, snapshot_text(settings))
+        if not version.exists():
+            write_atomically(version, f"{get_git_sha()}\nendive {__version__}\nmodel {MODEL_VERSION}\n")
+    except OSError as error:
+        raise UnwritableOutputError(f"{folder}: cannot be written: {error.strerror}") from error
+    if snapshot.read_text(encoding="utf-8") != snapshot_text(settings):
+        raise ConfigError([f"{snapshot}: is of another configuration; move {folder} away or choose another label"])
+    made_by = version.read_text(encoding="utf-8").splitlines()
+    if f"model {MODEL_VERSION}" not in made_by:
+        found = next((line for line in made_by if line.startswith("model ")), "no model version")
+        raise ConfigError(
+            [f"{version}: says {found}, this is model {MODEL_VERSION}, whose results differ; move {folder} away"]
+        )

@@ -1,0 +1,247 @@
+"""The command line. It parses, calls, prints, and turns errors into one line and an exit code.
+
+0: done. 1: something failed while running. 2: the input was wrong. 130: interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from endive import __version__
+
+if TYPE_CHECKING:
+    from endive.settings import Settings
+
+DONE: Final = 0
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+
+_EPILOG = """\
+examples:
+  endive run examples/mixed.toml
+  endive run examples/mixed.toml --seed 7 --output results.parquet
+  endive check examples/mixed.toml
+  endive providers --profile 2025-12
+"""
+_RUN_EPILOG = """\
+examples:
+  endive run examples/mixed.toml
+  endive run examples/mixed.toml --seed 7 --output seed7.parquet
+  endive run examples/mixed.toml --json | jq .operations.all.success_rate
+
+Rows go to --output; else, with an experiment.label, to experiments/<label>-<hash>/<seed>/results.parquet;
+else to simulation.output_path; else nowhere.
+"""
+_CHECK_EPILOG = """\
+examples:
+  endive check examples/mixed.toml
+  endive check --schema > endive.schema.json
+"""
+_PROVIDERS_EPILOG = """\
+examples:
+  endive providers
+  endive providers --profile 2025-12
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _seed(text: str) -> int:
+    from endive.random_streams import SEED_MAX
+
+    if not text.isascii() or not text.isdigit() or int(text) > SEED_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {SEED_MAX}")
+    return int(text)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = _Parser(
+        prog="endive",
+        description="Simulate the commit protocol of Apache Iceberg over real object-store latencies.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"endive {__version__}")
+    common = _Parser(add_help=False)
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+
+    def add(name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            parents=[common],
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    run = add("run", "simulate one configuration and summarize what happened", _RUN_EPILOG)
+    run.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
+    run.add_argument("--seed", type=_seed, metavar="N", help="seed, instead of simulation.seed")
+    run.add_argument("--output", type=Path, metavar="PATH", help="results file (Parquet)")
+    run.add_argument("--engine", choices=["reference"], default="reference", help="what runs it (default: reference)")
+    run.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    run.add_argument("--quiet", action="store_true", help="show no progress")
+    run.set_defaults(handler=_run)
+
+    check = add("check", "validate a configuration and print every setting in force", _CHECK_EPILOG)
+    check.add_argument("config", type=Path, metavar="CONFIG", nargs="?", help="TOML file")
+    check.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
+    check.set_defaults(handler=_check)
+
+    providers = add("providers", "list what each storage provider can do, and how fast", _PROVIDERS_EPILOG)
+    providers.add_argument("--profile", choices=["2025-06", "2025-12"], help="one profile (default: each)")
+    providers.set_defaults(handler=_providers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        code: int = options.handler(options)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print("endive: interrupted; nothing was written", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return DONE
+    except Exception as error:
+        if options.debug:
+            raise
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    from endive.config_errors import ConfigError
+    from endive.results import UnwritableOutputError
+
+    if isinstance(error, ConfigError):
+        for line in error.lines:
+            print(f"endive: {line}", file=sys.stderr)
+        return BAD_INPUT
+    if isinstance(error, UnwritableOutputError):
+        print(f"endive: {error}", file=sys.stderr)
+        return BAD_INPUT
+    where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+    what = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+    print(f"endive: failed: {where}{what}; nothing was written (--debug shows where)", file=sys.stderr)
+    return FAILED
+
+
+def _run(options: argparse.Namespace) -> int:
+    from endive.config import build_simulation_config, load_settings
+    from endive.progress import ProgressLine
+    from endive.simulation import Simulation
+    from endive.summary import summarize, summary_table
+
+    settings = load_settings(options.config)
+    seed = _choose_seed(options.seed, settings)
+    output = _choose_output(options.output, settings, seed)
+    simulation = Simulation(build_simulation_config(settings, seed_override=seed))
+    progress = None if options.quiet else ProgressLine(sys.stderr, settings.simulation.duration_ms)
+    started_s = time.perf_counter()
+    try:
+        statistics = simulation.run(
+            engine=options.engine, output=output, progress=None if progress is None else progress.update
+        )
+    finally:
+        if progress is not None:
+            progress.clear()
+    wall_s = time.perf_counter() - started_s
+    summary = summarize(statistics)
+    if options.json:
+        print(json.dumps(summary))
+        return DONE
+    print(_headline(settings, summary, wall_s))
+    print()
+    print(summary_table(summary))
+    print()
+    print(f"catalog sequence number {summary['final_seq']:,}")
+    print(f"rows in {output}" if output else "rows not kept: name a file with --output")
+    return DONE
+
+
+def _choose_seed(given: int | None, settings: Settings) -> int:
+    if given is not None:
+        return given
+    if settings.simulation.seed is not None:
+        return settings.simulation.seed
+    return secrets.randbits(31)
+
+
+def _choose_output(given: Path | None, settings: Settings, seed: int) -> Path | None:
+    from endive.experiment import prepare_experiment, results_path
+
+    if given is not None:
+        return given
+    if settings.experiment.label is not None:
+        prepare_experiment(settings)
+        return results_path(settings, seed)
+    return None if settings.simulation.output_path is None else Path(settings.simulation.output_path)
+
+
+def _headline(settings: Settings, summary: dict[str, Any], wall_s: float) -> str:
+    from endive.config import catalog_type
+    from endive.utils import format_duration
+
+    storage, catalog = settings.storage, settings.catalog
+    tables = f"{catalog.num_tables} table{'s' if catalog.num_tables > 1 else ''}"
+    return (
+        f"{tables} on {storage.provider} ({storage.profile}), {catalog_type(settings)} catalog, seed {summary['seed']}, "
+        f"configuration {summary['config_hash']}\n"
+        f"{format_duration(summary['end_ms'])} simulated in {format_duration(wall_s * 1000.0)} "
+        f"({summary['events'] / wall_s:,.0f} events/s, {summary['engine']} engine)"
+    )
+
+
+def _check(options: argparse.Namespace) -> int:
+    from endive.config import compute_experiment_hash, json_schema, load_settings, resolved_lines, warnings_of
+    from endive.config_errors import ConfigError
+
+    if options.schema:
+        print(json.dumps(json_schema(), indent=2))
+        return DONE
+    if options.config is None:
+        raise ConfigError(["check: CONFIG is missing; name a TOML file, or ask for --schema"])
+    settings = load_settings(options.config)
+    for line in resolved_lines(settings):
+        print(line)
+    print(f"\n# configuration {compute_experiment_hash(settings)}")
+    for warning in warnings_of(settings):
+        print(f"endive: warning: {warning}", file=sys.stderr)
+    return DONE
+
+
+def _providers(options: argparse.Namespace) -> int:
+    from endive.config import PROFILE_NAMES, load_provider_profiles
+    from endive.provider_table import provider_table
+
+    names = PROFILE_NAMES if options.profile is None else (options.profile,)
+    for place, name in enumerate(names):
+        if place:
+            print()
+        print(f"profile {name} (milliseconds; median ± σ of the logarithm, never below the floor)")
+        print(provider_table(load_provider_profiles(name)))
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""What a run found, in numbers a person or a script can use. Pure functions on statistics."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from endive import MODEL_VERSION, __version__
+from endive.simulation import SUMMED_COUNTS, SUMMED_TIMES, OperationTotals, Statistics
+from endive.utils import format_duration, format_table
+
+ALL: Final = "all"
+PERCENTILES: Final = (50, 95, 99)
+PHASES: Final = ("pending", "executing", "committing")
+
+_COUNT_TITLES: Final = {
+    "manifest_list_reads": "manifest lists read",
+    "historical_ml_reads": "  of past snapshots",
+    "manifest_list_writes": "manifest lists written",
+    "manifest_list_appends": "manifest list appends",
+    "manifest_file_reads": "manifest files read",
+    "manifest_file_writes": "manifest files written",
+    "metadata_reads": "table metadata read",
+    "metadata_writes": "table metadata written",
+    "append_physical_failures": "appends that missed",
+    "no_overlap_conflicts": "failed commits, no overlap",
+    "false_conflicts": "failed commits, false conflict",
+    "real_conflicts": "failed commits, real conflict",
+    "restarts": "restarts",
+}
+_ALWAYS_SHOWN: Final = ("manifest_list_reads", "manifest_list_writes", "manifest_file_reads", "manifest_file_writes")
+_TIME_TITLES: Final = {
+    "catalog_read_ms": "catalog reads",
+    "per_attempt_io_ms": "manifest I/O",
+    "conflict_io_ms": "conflict I/O",
+    "catalog_commit_ms": "catalog commits",
+    "backoff_ms": "backoff",
+    "overhead_ms": "client overhead",
+    "restart_ms": "work done again",
+}
+
+
+def summarize(statistics: Statistics) -> dict[str, Any]:
+    """Return a run as one JSON-ready object: the run, its counters, and each operation type.
+
+    Latencies are exact quantiles over all commits of the run, interpolated linearly, in milliseconds;
+    throughput is commits per simulated second. What has no value is None.
+    """
+    names = sorted({*statistics.operations, *(kind for kind, _ in statistics.in_flight)})
+    operations = {name: _summarize_operation(name, statistics) for name in names}
+    return {
+        "version": __version__,
+        "model_version": MODEL_VERSION,
+        "engine": statistics.engine,
+        "config_hash": statistics.config_hash,
+        "seed": statistics.seed,
+        "duration_ms": statistics.duration_ms,
+        "end_ms": statistics.end_ms,
+        "events": statistics.events,
+        "final_seq": statistics.final_seq,
+        "table_versions": list(statistics.table_versions),
+        "submitted": statistics.submitted,
+        "committed": statistics.committed,
+        "aborted": statistics.aborted,
+        "in_flight": sum(statistics.in_flight.values()),
+        "in_flight_applied": statistics.in_flight_applied,
+        "counters": {**statistics.catalog_counters.to_dict(), **statistics.manifest_list_counters.to_dict()},
+        "operations": {ALL: _summarize_operation(ALL, statistics), **operations},
+    }
+
+
+def _summarize_operation(name: str, statistics: Statistics) -> dict[str, Any]:
+    parts = (
+        list(statistics.operations.values()) if name == ALL else [statistics.operations.get(name, OperationTotals())]
+    )
+    committed = sum(part.committed for part in parts)
+    aborted: dict[str, int] = {}
+    for part in parts:
+        for reason, count in part.aborted.items():
+            aborted[reason] = aborted.get(reason, 0) + count
+    in_flight = {
+        phase: sum(count for (kind, at), count in statistics.in_flight.items() if at == phase and name in (ALL, kind))
+        for phase in PHASES
+    }
+    finished = committed + sum(aborted.values())
+    latencies = np.concatenate([np.asarray(part.commit_latencies_ms) for part in parts] or [np.empty(0)])
+    quantiles = np.percentile(latencies, PERCENTILES).tolist() if latencies.size else [None] * len(PERCENTILES)
+    times_ms = {key: float(sum(part.times_ms[key] for part in parts)) for key in SUMMED_TIMES}
+    return {
+        "submitted": finished + sum(in_flight.values()),
+        "committed": committed,
+        "aborted": sum(aborted.values()),
+        "aborted_by_reason": dict(sorted(aborted.items())),
+        "in_flight": sum(in_flight.values()),
+        "in_flight_by_phase": in_flight,
+        "success_rate": committed / finished if finished else None,
+        "throughput_per_s": committed / (statistics.end_ms / 1000.0),
+        "commit_latency_ms": {
+            **{f"p{percent}": value for percent, value in zip(PERCENTILES, quantiles, strict=True)},
+            "mean": float(latencies.mean()) if latencies.size else None,
+        },
+        "retries": sum(part.retries for part in parts),
+        **{key: sum(part.counts[key] for part in parts) for key in SUMMED_COUNTS},
+        "times_ms": times_ms,
+    }
+
+
+def summary_table(summary: dict[str, Any]) -> str:
+    """Return a summary as aligned text: a column for all, and one for each operation type."""
+    operations: dict[str, dict[str, Any]] = summary["operations"]
+    columns = list(operations.values())
+    if len(columns) == 2:
+        columns, names = columns[1:], list(operations)[1:]
+    else:
+        names = list(operations)
+
+    def row(title: str, values: list[str]) -> list[str]:
+        return [title, *values]
+
+    def counts(title: str, key: str) -> list[str]:
+        return row(title, [f"{column[key]:,}" for column in columns])
+
+    rows = [row("", names), counts("submitted", "submitted"), counts("committed", "committed")]
+    rows.append(counts("aborted", "aborted"))
+    for reason in sorted({reason for column in columns for reason in column["aborted_by_reason"]}):
+        rows.append(row(f"  {reason}", [f"{column['aborted_by_reason'].get(reason, 0):,}" for column in columns]))
+    rows.append(counts("in flight at the end", "in_flight"))
+    for phase in PHASES:
+        if any(column["in_flight_by_phase"][phase] for column in columns):
+            rows.append(row(f"  {phase}", [f"{column['in_flight_by_phase'][phase]:,}" for column in columns]))
+    rows.append(row("success rate", [_percent(column["success_rate"]) for column in columns]))
+    rows.append(row("throughput", [f"{column['throughput_per_s']:.3g} /s" for column in columns]))
+    for percent in PERCENTILES:
+        latencies = [column["commit_latency_ms"][f"p{percent}"] for column in columns]
+        rows.append(row(f"commit latency P{percent}", [_duration(latency) for latency in latencies]))
+    rows.append(counts("retries", "retries"))
+    for key, title in _COUNT_TITLES.items():
+        if key in _ALWAYS_SHOWN or any(column[key] for column in columns):
+            rows.append(counts(title, key))
+    rows.append(row("where commit time went", [""] * len(columns)))
+    totals = [sum(column["times_ms"].values()) for column in columns]
+    for key, title in _TIME_TITLES.items():
+        if any(column["times_ms"][key] for column in columns):
+            shares = [
+                _percent(column["times_ms"][key] / total if total else None)
+                for column, total in zip(columns, totals, strict=True)
+            ]
+            rows.append(row(f"  {title}", shares))
+    return format_table(rows)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100.0 * share:.1f} %"
+
+
+def _duration(duration_ms: float | None) -> str:
+    return "–" if duration_ms is None else format_duration(duration_ms)
