@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
@@ -32,6 +33,9 @@ _RENAMED: Final = {
 """Keys of earlier versions of the specification."""
 
 
+REQUIRED: Final = "missing; it is required"
+
+
 class ConfigError(Exception):
     """A configuration that cannot be used. Each line of `lines` tells one thing that is wrong."""
 
@@ -41,14 +45,15 @@ class ConfigError(Exception):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: the key, its value, and what is allowed."""
+    """One thing that is wrong: the key, its value (None: it has none), and what is allowed."""
 
     key: str
     value: Any
     allowed: str
 
     def __str__(self) -> str:
-        return f"{self.key} = {to_toml(self.value)}: {self.allowed}"
+        given = "" if self.value is None else f" = {to_toml(self.value)}"
+        return f"{self.key}{given}: {self.allowed}"
 
 
 def to_toml(value: Any) -> str:
@@ -57,10 +62,8 @@ def to_toml(value: Any) -> str:
         return "{" + ", ".join(f"{toml_key(str(key))} = {to_toml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(to_toml(entry) for entry in value) + "]"
-    if isinstance(value, float) and value != value:
-        return "nan"
-    if isinstance(value, float) and abs(value) == float("inf"):
-        return "inf" if value > 0 else "-inf"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     try:
         return json.dumps(value, ensure_ascii=False)
     except TypeError:
@@ -85,7 +88,7 @@ def _explain_one(details: Any, model: type[pydantic.BaseModel], data: Mapping[st
     if kind == "extra_forbidden":
         return _explain_unknown(key, str(location[-1]), _known_keys(model, location[:-1]))
     if kind == "missing":
-        return f"{key}: missing; it is required"
+        return str(Problem(key, None, REQUIRED))
     if kind == "union_tag_invalid":
         return str(Problem(f"{key}.distribution", context["tag"], f"must be one of {context['expected_tags']}"))
     return str(Problem(key, value, _allowed(kind, context, details["msg"])))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from endive.catalog import assign_groups
-from endive.config_errors import Problem
+from endive.config_errors import REQUIRED, Problem
 from endive.settings import (
     DistributionSettings,
     EmpiricalSettings,
@@ -49,13 +49,10 @@ def find_problems(settings: Settings, storage: ProviderProfile, catalog: Provide
 def _distribution_problems(key: str, table: SettingsTable) -> Iterator[Problem]:
     """Yield what is wrong within a distribution, wherever there is one in `table`."""
     if isinstance(table, LognormalSettings):
-        if (table.mean is None) == (table.median is None):
-            both = table.mean is not None
-            yield Problem(
-                f"{key}.median",
-                table.median or 0,
-                f"give either {key}.median or {key}.mean, {'not both' if both else 'one of them'}",
-            )
+        if table.mean is None and table.median is None:
+            yield Problem(key, _given(table), "needs a median or a mean")
+        elif table.mean is not None and table.median is not None:
+            yield Problem(f"{key}.mean", table.mean, f"give either this or {key}.median, not both")
     elif isinstance(table, UniformSettings) and table.low >= table.high:
         yield Problem(f"{key}.low", table.low, f"must be less than {key}.high = {table.high:g}")
     elif isinstance(table, EmpiricalSettings):
@@ -128,13 +125,13 @@ def _catalog_problems(settings: Settings, provider: ProviderProfile) -> Iterator
         key = "storage.provider" if catalog.provider is None else "catalog.provider"
         if catalog.type == "append" and provider.append is None:
             yield Problem("catalog.type", "append", f'needs a store with append; {key} = "{provider.name}" has none')
-    if settings.transaction.isolation == "serializable" and (catalog.scope or "catalog") == "catalog":
-        if catalog.type != "append" or catalog.scope == "catalog":
-            yield Problem(
-                "transaction.isolation",
-                "serializable",
-                'has no effect with catalog.scope = "catalog"; use "group", "table" or "partition"',
-            )
+    scope = catalog.scope or ("table" if catalog.type == "append" else "catalog")
+    if settings.transaction.isolation == "serializable" and scope == "catalog":
+        yield Problem(
+            "transaction.isolation",
+            "serializable",
+            'has no effect with catalog.scope = "catalog"; use "group", "table" or "partition"',
+        )
 
 
 def _storage_problems(settings: Settings, provider: ProviderProfile) -> Iterator[Problem]:
@@ -176,7 +173,7 @@ def effective_stream(settings: Settings, stream: StreamFields) -> StreamFields:
 def _stream_problems(key: str, stream: StreamFields, settings: Settings) -> Iterator[Problem]:
     yield from _arrival_problems(key, stream)
     if stream.runtime is None:
-        yield Problem(f"{key}.runtime", {}, "missing; it is required")
+        yield Problem(f"{key}.runtime", None, REQUIRED)
     yield from _operation_problems(key, stream, settings)
     catalog = settings.catalog
     if stream.tables is not None:
@@ -191,9 +188,7 @@ def _stream_problems(key: str, stream: StreamFields, settings: Settings) -> Iter
                 yield Problem(
                     f"{key}.tables.per_txn", per_txn, f"must be at most the {smallest} tables of the smallest group"
                 )
-    tracked = stream.partitions is not None and stream.partitions.per_txn is not None
-    if tracked:
-        assert stream.partitions is not None and stream.partitions.per_txn is not None
+    if stream.partitions is not None and stream.partitions.per_txn is not None:
         fewest = min(catalog.partitions.per_table or (catalog.partitions.num_partitions,))
         if stream.partitions.per_txn > fewest:
             yield Problem(
@@ -208,7 +203,7 @@ def _stream_problems(key: str, stream: StreamFields, settings: Settings) -> Iter
 def _arrival_problems(key: str, stream: StreamFields) -> Iterator[Problem]:
     if stream.clients is None and stream.think_time is None:
         if stream.inter_arrival is None:
-            yield Problem(f"{key}.inter_arrival", {}, f"missing; it is required, or {key}.clients and {key}.think_time")
+            yield Problem(f"{key}.inter_arrival", None, f"{REQUIRED}, or {key}.clients and {key}.think_time")
         elif _is_consistent(stream.inter_arrival) and stream.inter_arrival.to_latency().mean_ms() <= 0.0:
             yield Problem(f"{key}.inter_arrival", _given(stream.inter_arrival), "must be more than 0 on average")
         return
@@ -229,7 +224,7 @@ def _is_consistent(distribution: DistributionSettings) -> bool:
     return not any(_distribution_problems("", distribution))
 
 
-def _given(distribution: DistributionSettings) -> dict[str, object]:
+def _given(distribution: SettingsTable) -> dict[str, object]:
     return distribution.model_dump(exclude_none=True)
 
 
@@ -242,7 +237,7 @@ def _operation_problems(key: str, stream: StreamFields, settings: Settings) -> I
             yield Problem(
                 f"{key}.operation_types.{name}",
                 weight,
-                f"unknown operation type; known: {', '.join(dict.fromkeys(known))}; add one as transaction.costs.{name}",
+                f"unknown operation type; known: {', '.join(dict.fromkeys(known))}; transaction.costs.{name} adds it",
             )
     if not sum(stream.operation_types.values()) > 0.0:
         yield Problem(f"{key}.operation_types", stream.operation_types, "the weights must sum to more than 0")

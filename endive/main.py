@@ -114,19 +114,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = build_parser().parse_args(arguments)
     try:
-        code: int = options.handler(options)
+        options.handler(options)
         sys.stdout.flush()
-        return code
     except KeyboardInterrupt:
         print("endive: interrupted; nothing was written", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
-        return DONE
     except Exception as error:
         if options.debug:
             raise
         return _explain(error)
+    return DONE
 
 
 def _explain(error: Exception) -> int:
@@ -146,7 +145,7 @@ def _explain(error: Exception) -> int:
     return FAILED
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> None:
     from endive.config import build_simulation_config, load_settings
     from endive.progress import ProgressLine
     from endive.simulation import Simulation
@@ -169,14 +168,13 @@ def _run(options: argparse.Namespace) -> int:
     summary = summarize(statistics)
     if options.json:
         print(json.dumps(summary))
-        return DONE
+        return
     print(_headline(settings, summary, wall_s))
     print()
     print(summary_table(summary))
     print()
     print(f"catalog sequence number {summary['final_seq']:,}")
     print(f"rows in {output}" if output else "rows not kept: name a file with --output")
-    return DONE
 
 
 def _choose_seed(given: int | None, settings: Settings) -> int:
@@ -205,20 +203,20 @@ def _headline(settings: Settings, summary: dict[str, Any], wall_s: float) -> str
     storage, catalog = settings.storage, settings.catalog
     tables = f"{catalog.num_tables} table{'s' if catalog.num_tables > 1 else ''}"
     return (
-        f"{tables} on {storage.provider} ({storage.profile}), {catalog_type(settings)} catalog, seed {summary['seed']}, "
-        f"configuration {summary['config_hash']}\n"
+        f"{tables} on {storage.provider} ({storage.profile}), {catalog_type(settings)} catalog, "
+        f"seed {summary['seed']}, configuration {summary['config_hash']}\n"
         f"{format_duration(summary['end_ms'])} simulated in {format_duration(wall_s * 1000.0)} "
         f"({summary['events'] / wall_s:,.0f} events/s, {summary['engine']} engine)"
     )
 
 
-def _check(options: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace) -> None:
     from endive.config import compute_experiment_hash, json_schema, load_settings, resolved_lines, warnings_of
     from endive.config_errors import ConfigError
 
     if options.schema:
         print(json.dumps(json_schema(), indent=2))
-        return DONE
+        return
     if options.config is None:
         raise ConfigError(["check: CONFIG is missing; name a TOML file, or ask for --schema"])
     settings = load_settings(options.config)
@@ -227,10 +225,9 @@ def _check(options: argparse.Namespace) -> int:
     print(f"\n# configuration {compute_experiment_hash(settings)}")
     for warning in warnings_of(settings):
         print(f"endive: warning: {warning}", file=sys.stderr)
-    return DONE
 
 
-def _providers(options: argparse.Namespace) -> int:
+def _providers(options: argparse.Namespace) -> None:
     from endive.config import PROFILE_NAMES, load_provider_profiles
     from endive.provider_table import provider_table
 
@@ -240,7 +237,6 @@ def _providers(options: argparse.Namespace) -> int:
             print()
         print(f"profile {name} (milliseconds; median ± σ of the logarithm, never below the floor)")
         print(provider_table(load_provider_profiles(name)))
-    return DONE
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ class ResultsWriter:
     def __init__(self, path: Path) -> None:
         if path.is_dir():
             raise UnwritableOutputError(f"{path}: is a directory; name a file")
+        if path.parent.exists() and not path.parent.is_dir():
+            raise UnwritableOutputError(f"{path}: cannot be written: {path.parent} is not a directory")
         self._path = path
         self._unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
         self._buffer: list[TransactionResult] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -108,51 +109,59 @@ def _summarize_operation(name: str, statistics: Statistics) -> dict[str, Any]:
 
 def summary_table(summary: dict[str, Any]) -> str:
     """Return a summary as aligned text: a column for all, and one for each operation type."""
-    operations: dict[str, dict[str, Any]] = summary["operations"]
+    operations: dict[str, dict[str, Any]] = dict(summary["operations"])
+    if len(operations) == 2:
+        del operations[ALL]
     columns = list(operations.values())
-    if len(columns) == 2:
-        columns, names = columns[1:], list(operations)[1:]
-    else:
-        names = list(operations)
-
-    def row(title: str, values: list[str]) -> list[str]:
-        return [title, *values]
-
-    def counts(title: str, key: str) -> list[str]:
-        return row(title, [f"{column[key]:,}" for column in columns])
-
-    rows = [row("", names), counts("submitted", "submitted"), counts("committed", "committed")]
-    rows.append(counts("aborted", "aborted"))
-    for reason in sorted({reason for column in columns for reason in column["aborted_by_reason"]}):
-        rows.append(row(f"  {reason}", [f"{column['aborted_by_reason'].get(reason, 0):,}" for column in columns]))
-    rows.append(counts("in flight at the end", "in_flight"))
-    for phase in PHASES:
-        if any(column["in_flight_by_phase"][phase] for column in columns):
-            rows.append(row(f"  {phase}", [f"{column['in_flight_by_phase'][phase]:,}" for column in columns]))
-    rows.append(row("success rate", [_percent(column["success_rate"]) for column in columns]))
-    rows.append(row("throughput", [f"{column['throughput_per_s']:.3g} /s" for column in columns]))
-    for percent in PERCENTILES:
-        latencies = [column["commit_latency_ms"][f"p{percent}"] for column in columns]
-        rows.append(row(f"commit latency P{percent}", [_duration(latency) for latency in latencies]))
-    rows.append(counts("retries", "retries"))
-    for key, title in _COUNT_TITLES.items():
-        if key in _ALWAYS_SHOWN or any(column[key] for column in columns):
-            rows.append(counts(title, key))
-    rows.append(row("where commit time went", [""] * len(columns)))
-    totals = [sum(column["times_ms"].values()) for column in columns]
-    for key, title in _TIME_TITLES.items():
-        if any(column["times_ms"][key] for column in columns):
-            shares = [
-                _percent(column["times_ms"][key] / total if total else None)
-                for column, total in zip(columns, totals, strict=True)
-            ]
-            rows.append(row(f"  {title}", shares))
+    rows = [
+        ["", *operations],
+        *_outcome_rows(columns),
+        ["success rate", *(_percent(column["success_rate"]) for column in columns)],
+        ["throughput", *(f"{column['throughput_per_s']:.3g} /s" for column in columns)],
+        *_latency_rows(columns),
+        _count_row("retries", [column["retries"] for column in columns]),
+        *_work_rows(columns),
+        ["where commit time went", *("" for _ in columns)],
+        *_time_rows(columns),
+    ]
     return format_table(rows)
 
 
+def _count_row(title: str, counts: list[int]) -> list[str]:
+    return [title, *(f"{count:,}" for count in counts)]
+
+
+def _outcome_rows(columns: list[dict[str, Any]]) -> Iterator[list[str]]:
+    for key in ("submitted", "committed", "aborted"):
+        yield _count_row(key, [column[key] for column in columns])
+    for reason in sorted({reason for column in columns for reason in column["aborted_by_reason"]}):
+        yield _count_row(f"  {reason}", [column["aborted_by_reason"].get(reason, 0) for column in columns])
+    yield _count_row("in flight at the end", [column["in_flight"] for column in columns])
+    for phase in PHASES:
+        if any(column["in_flight_by_phase"][phase] for column in columns):
+            yield _count_row(f"  {phase}", [column["in_flight_by_phase"][phase] for column in columns])
+
+
+def _latency_rows(columns: list[dict[str, Any]]) -> Iterator[list[str]]:
+    for percent in PERCENTILES:
+        latencies = [column["commit_latency_ms"][f"p{percent}"] for column in columns]
+        yield [f"commit latency P{percent}", *("–" if value is None else format_duration(value) for value in latencies)]
+
+
+def _work_rows(columns: list[dict[str, Any]]) -> Iterator[list[str]]:
+    for key, title in _COUNT_TITLES.items():
+        if key in _ALWAYS_SHOWN or any(column[key] for column in columns):
+            yield _count_row(title, [column[key] for column in columns])
+
+
+def _time_rows(columns: list[dict[str, Any]]) -> Iterator[list[str]]:
+    totals = [sum(column["times_ms"].values()) for column in columns]
+    for key, title in _TIME_TITLES.items():
+        if any(column["times_ms"][key] for column in columns):
+            times = [column["times_ms"][key] for column in columns]
+            shares = [time / total if total else None for time, total in zip(times, totals, strict=True)]
+            yield [f"  {title}", *map(_percent, shares)]
+
+
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100.0 * share:.1f} %"
-
-
-def _duration(duration_ms: float | None) -> str:
-    return "–" if duration_ms is None else format_duration(duration_ms)
+    return "–" if share is None else f"{100.0 * share:.2f} %"

@@ -350,32 +350,15 @@ class Transaction(ABC):
             if (yield from self._commit(around, snapshot)):
                 return None, False
             abort_reason = self._reason_to_give_up(around, run_commit_start_ms)
+            if abort_reason is None:
+                yield from self._back_off(around)
+                previous = snapshot
+                snapshot = yield from self._timed(Component.CATALOG_READ, around.catalog.read(self.now_ms))
+                abort_reason = yield from self._resolve(around, start, previous, snapshot)
             if abort_reason is not None:
-                self._orphan_entries(around)
-                return abort_reason, False
-            if policy.backoff is not None:
-                sleep_ms = policy.backoff.sample_ms(self.attempts, around.storage.rng)
-                self._spend(Component.BACKOFF, sleep_ms)
-                yield sleep_ms
-            previous = snapshot
-            snapshot = yield from self._timed(Component.CATALOG_READ, around.catalog.read(self.now_ms))
-            overlapping = self.overlapping_tables(previous, snapshot, policy.overlap == "table")
-            if not overlapping:
-                self._counts.no_overlap_conflicts += 1
-                continue
-            yield from self._pay_for_missed_commits(around, previous, snapshot, overlapping)
-            merged = False
-            if self.can_have_real_conflict() and around.conflict_detector.is_real_conflict(self, snapshot, start):
-                self._counts.real_conflicts += 1
-                action = policy.on_real_conflict if self.should_abort_on_real_conflict() else "merge"
-                if action != "merge":
-                    self._orphan_entries(around)
-                    return VALIDATION_EXCEPTION, action == "restart" and self._may_restart(policy)
-                yield from self._merge_conflicting_manifests(around, overlapping)
-                merged = True
-            else:
-                self._counts.false_conflicts += 1
-            yield from self._redo(around, previous, snapshot, overlapping, merged)
+                around.manifest_lists.counters.manifest_append_orphans += self._tentative_entries
+                self._tentative_entries = 0
+                return abort_reason, abort_reason == VALIDATION_EXCEPTION and self._may_restart(policy)
 
     def _reason_to_give_up(self, around: _Surroundings, run_commit_start_ms: float) -> str | None:
         """Return why a transaction whose commit just failed may not try again, or None if it may."""
@@ -387,7 +370,41 @@ class Transaction(ABC):
         return None
 
     def _may_restart(self, policy: CommitPolicy) -> bool:
-        return self._counts.restarts < policy.max_restarts and self.now_ms < policy.restarts_end_ms
+        return (
+            policy.on_real_conflict == "restart"
+            and self._counts.restarts < policy.max_restarts
+            and self.now_ms < policy.restarts_end_ms
+        )
+
+    def _back_off(self, around: _Surroundings) -> Delays:
+        if around.policy.backoff is not None:
+            sleep_ms = around.policy.backoff.sample_ms(self.attempts, around.storage.rng)
+            self._spend(Component.BACKOFF, sleep_ms)
+            yield sleep_ms
+
+    def _resolve(
+        self,
+        around: _Surroundings,
+        start: CatalogSnapshot,
+        previous: CatalogSnapshot,
+        snapshot: CatalogSnapshot,
+    ) -> Generator[float, None, str | None]:
+        """Catch up with what was committed between two snapshots; return why that is not possible, if it is not."""
+        overlapping = self.overlapping_tables(previous, snapshot, around.policy.overlap == "table")
+        if not overlapping:
+            self._counts.no_overlap_conflicts += 1
+            return None
+        yield from self._pay_for_missed_commits(around, previous, snapshot, overlapping)
+        merged = self.can_have_real_conflict() and around.conflict_detector.is_real_conflict(self, snapshot, start)
+        if merged:
+            self._counts.real_conflicts += 1
+            if self.should_abort_on_real_conflict() and around.policy.on_real_conflict != "merge":
+                return VALIDATION_EXCEPTION
+            yield from self._merge_conflicting_manifests(around, overlapping)
+        else:
+            self._counts.false_conflicts += 1
+        yield from self._redo(around, previous, snapshot, overlapping, merged)
+        return None
 
     def _commit(self, around: _Surroundings, snapshot: CatalogSnapshot) -> Generator[float, None, bool]:
         writes = {table_id: snapshot.tables[table_id].version + 1 for table_id in self._written}
@@ -529,10 +546,6 @@ class Transaction(ABC):
                 self._counts.manifest_list_writes += 1
                 lists.rewrite(key, end.generation)
                 end = lists.end(key)
-
-    def _orphan_entries(self, around: _Surroundings) -> None:
-        around.manifest_lists.counters.manifest_append_orphans += self._tentative_entries
-        self._tentative_entries = 0
 
     def _list_bytes(self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int) -> int:
         sizes = around.policy.sizes

@@ -14,7 +14,7 @@ def get_git_sha() -> str:
     if not (package.parent / ".git").exists():
         return "unknown"
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  (no input)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
