@@ -77,7 +77,26 @@ def toml_key(part: str) -> str:
 
 def explain(error: pydantic.ValidationError, model: type[pydantic.BaseModel], data: Mapping[str, Any]) -> list[str]:
     """Return a line for each error that pydantic found in `data`."""
-    return [_explain_one(details, model, data) for details in error.errors()]
+    errors = error.errors()
+    tables_with_errors = {details["loc"][:-1] for details in errors}
+    misspelt = {
+        (*details["loc"][:-1], meant)
+        for details in errors
+        if details["type"] == "extra_forbidden"
+        for meant in _close_keys(str(details["loc"][-1]), _known_keys(model, details["loc"][:-1]))
+    }
+
+    def follows_from_another(details: Any) -> bool:
+        """Whether it is a key that is missing because it is misspelt, or an array short of its bad entries."""
+        if details["type"] == "missing":
+            return details["loc"] in misspelt
+        return details["type"] == "too_short" and details["loc"] in tables_with_errors
+
+    return [_explain_one(details, model, data) for details in errors if not follows_from_another(details)]
+
+
+def _close_keys(key: str, known: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(key, known, n=1)
 
 
 def _explain_one(details: Any, model: type[pydantic.BaseModel], data: Mapping[str, Any]) -> str:
@@ -97,7 +116,7 @@ def _explain_one(details: Any, model: type[pydantic.BaseModel], data: Mapping[st
 def _explain_unknown(key: str, last: str, known: Sequence[str]) -> str:
     if key in _RENAMED:
         return f"{key}: renamed to {_RENAMED[key]}"
-    close = difflib.get_close_matches(last, known, n=1)
+    close = _close_keys(last, known)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"{key}: unknown key; {hint}known here: {', '.join(known)}"
 

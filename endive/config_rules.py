@@ -201,23 +201,23 @@ def _stream_problems(key: str, stream: StreamFields, settings: Settings) -> Iter
 
 
 def _arrival_problems(key: str, stream: StreamFields) -> Iterator[Problem]:
-    if stream.clients is None and stream.think_time is None:
-        if stream.inter_arrival is None:
-            yield Problem(f"{key}.inter_arrival", None, f"{REQUIRED}, or {key}.clients and {key}.think_time")
-        elif _is_consistent(stream.inter_arrival) and stream.inter_arrival.to_latency().mean_ms() <= 0.0:
-            yield Problem(f"{key}.inter_arrival", _given(stream.inter_arrival), "must be more than 0 on average")
-        return
-    if stream.inter_arrival is not None:
-        other = "clients" if stream.clients is not None else "think_time"
+    arrival, clients, think_time = stream.inter_arrival, stream.clients, stream.think_time
+    if arrival is not None and (clients is not None or think_time is not None):
+        other = "clients" if clients is not None else "think_time"
         yield Problem(
             f"{key}.inter_arrival",
-            _given(stream.inter_arrival),
+            _given(arrival),
             f"give either this (an open stream) or {key}.{other} (a closed one), not both",
         )
-    if stream.clients is None and stream.think_time is not None:
-        yield Problem(f"{key}.think_time", _given(stream.think_time), f"needs {key}.clients")
-    if stream.clients is not None and stream.think_time is None:
-        yield Problem(f"{key}.clients", stream.clients, f"needs {key}.think_time")
+    elif arrival is not None:
+        if _is_consistent(arrival) and arrival.to_latency().mean_ms() <= 0.0:
+            yield Problem(f"{key}.inter_arrival", _given(arrival), "must be more than 0 on average")
+    elif clients is None and think_time is None:
+        yield Problem(f"{key}.inter_arrival", None, f"{REQUIRED}, or {key}.clients and {key}.think_time")
+    elif think_time is None:
+        yield Problem(f"{key}.clients", clients, f"needs {key}.think_time")
+    elif clients is None:
+        yield Problem(f"{key}.think_time", _given(think_time), f"needs {key}.clients")
 
 
 def _is_consistent(distribution: DistributionSettings) -> bool:
@@ -225,7 +225,7 @@ def _is_consistent(distribution: DistributionSettings) -> bool:
 
 
 def _given(distribution: SettingsTable) -> dict[str, object]:
-    return distribution.model_dump(exclude_none=True)
+    return distribution.model_dump(exclude_unset=True)
 
 
 def _operation_problems(key: str, stream: StreamFields, settings: Settings) -> Iterator[Problem]:

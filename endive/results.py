@@ -6,8 +6,10 @@ file that exists is whole.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -97,10 +99,11 @@ class ResultsWriter:
         if path.parent.exists() and not path.parent.is_dir():
             raise UnwritableOutputError(f"{path}: cannot be written: {path.parent} is not a directory")
         self._path = path
-        self._unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+        self._unfinished = path.with_name(f".{path.name}.{_this_host()}.{os.getpid()}.unfinished")
         self._buffer: list[TransactionResult] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(path)
             self._file = self._unfinished.open("wb")
         except OSError as error:
             raise UnwritableOutputError(f"{path}: cannot be written: {error.strerror}") from error
@@ -132,9 +135,37 @@ class ResultsWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove what was written, unless it was committed."""
-        self._file.close()
+        """Remove what was written, unless it was committed; let an error of the file system name the file."""
+        with contextlib.suppress(OSError):
+            self._writer.close()
+        self._writer.is_open = False
+        with contextlib.suppress(OSError):
+            self._file.close()
         self._unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(self._path)
+
+
+def _this_host() -> str:
+    return socket.gethostname().replace(".", "-")
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what killed processes of this machine left of `path`."""
+    for abandoned in path.parent.glob(f".{path.name}.{_this_host()}.*.unfinished"):
+        owner = abandoned.name.split(".")[-2]
+        if owner.isdigit() and not _is_running(int(owner)):
+            abandoned.unlink(missing_ok=True)
+
+
+def _is_running(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

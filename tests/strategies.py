@@ -1,0 +1,210 @@
+"""Random configurations over the whole schema, built so that every one of them is valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from endive.catalog import assign_groups
+
+BUILT_IN = ("fast_append", "merge_append", "validated_overwrite")
+APPEND_PROVIDERS = ("s3x", "azure", "azurex", "instant")
+PROVIDERS = ("s3", "gcp", *APPEND_PROVIDERS)
+
+
+def milliseconds(low: float, high: float) -> st.SearchStrategy[float]:
+    """Durations; whole ones are common, so that events tie."""
+    return st.one_of(
+        st.integers(round(low), round(high)).map(float),
+        st.floats(low, high, allow_nan=False, allow_infinity=False),
+    )
+
+
+@st.composite
+def distributions(draw: st.DrawFn, low: float = 1.0, high: float = 400.0) -> dict[str, Any]:
+    kind = draw(
+        st.sampled_from(["fixed", "fixed", "exponential", "lognormal", "lognormal", "normal", "uniform", "empirical"])
+    )
+    scale = draw(milliseconds(low, high))
+    floor = draw(st.sampled_from([0.0, 1.0, scale / 2]))
+    if kind == "fixed":
+        return {"distribution": kind, "value": scale}
+    if kind == "exponential":
+        return {"distribution": kind, "scale": scale, "min": floor}
+    if kind == "lognormal":
+        location = draw(st.sampled_from(["mean", "median"]))
+        return {"distribution": kind, location: scale, "sigma": draw(st.sampled_from([0.0, 0.3, 1.5])), "min": floor}
+    if kind == "normal":
+        return {"distribution": kind, "mean": scale, "stddev": scale * draw(st.sampled_from([0.0, 0.2])), "min": floor}
+    if kind == "uniform":
+        return {"distribution": kind, "low": scale / 2, "high": scale * 1.5}
+    return {"distribution": kind, "probabilities": [0, 0.5, 0.9, 1], "values": [scale / 2, scale, scale, scale * 4]}
+
+
+@st.composite
+def _selections(draw: st.DrawFn, most: int) -> dict[str, Any]:
+    return {
+        "per_txn": draw(st.integers(1, most)),
+        "selector": draw(st.sampled_from(["uniform", "zipf"])),
+        "alpha": draw(st.sampled_from([0.0, 1.0, 1.5])),
+        "write_fraction": draw(st.sampled_from([0.3, 0.5, 1.0])),
+    }
+
+
+def _sometimes(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(st.none(), strategy)
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+@st.composite
+def _streams(draw: st.DrawFn, tables_most: int, partitions_most: int, tracked: bool) -> dict[str, Any]:
+    stream: dict[str, Any] = {"runtime": draw(distributions(1.0, 900.0))}
+    if draw(st.booleans()):
+        stream["inter_arrival"] = draw(distributions(20.0, 400.0))
+    else:
+        stream["clients"] = draw(st.integers(1, 6))
+        stream["think_time"] = draw(distributions(1.0, 200.0))
+    weights = draw(st.dictionaries(st.sampled_from([*BUILT_IN, "custom"]), st.sampled_from([1.0, 2.5]), min_size=1))
+    stream["operation_types"] = weights
+    stream["tables"] = draw(_selections(tables_most))
+    if tracked:
+        stream["partitions"] = draw(_selections(partitions_most))
+    return stream
+
+
+@st.composite
+def _catalogs(draw: st.DrawFn, storage_provider: str) -> dict[str, Any]:
+    num_tables = draw(st.integers(1, 5))
+    catalog: dict[str, Any] = {"num_tables": num_tables, "effect_point": draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))}
+    if draw(st.booleans()):
+        catalog["partitions"] = {"num_partitions": draw(st.integers(1, 6))}
+    else:
+        counts = draw(st.lists(st.integers(1, 6), min_size=num_tables, max_size=num_tables))
+        catalog["partitions"] = {"per_table": counts}
+    kind = draw(st.sampled_from(["cas", "append", "append", "instant"]))
+    catalog["type"] = kind
+    place = draw(st.sampled_from(["storage", "provider", "latency"]))
+    if kind == "instant" or place == "latency":
+        catalog["latency_ms"] = draw(milliseconds(1.0, 60.0))
+    elif place == "provider" or (kind == "append" and storage_provider not in APPEND_PROVIDERS):
+        catalog["provider"] = draw(st.sampled_from(APPEND_PROVIDERS if kind == "append" else PROVIDERS))
+    catalog["scope"] = draw(st.sampled_from(["catalog", "group", "table", "partition"]))
+    if catalog["scope"] == "group":
+        catalog["num_groups"] = draw(st.integers(1, num_tables))
+        catalog["group_seed"] = draw(st.integers(0, 3))
+    catalog["table_metadata_inlined"] = draw(st.booleans())
+    if kind == "append":
+        catalog["append"] = _without_none(
+            {
+                "entry_bytes": draw(st.sampled_from([1, 100])),
+                "compaction_threshold_bytes": draw(st.sampled_from([150, 1000, 16_000_000])),
+                "compaction_max_entries": draw(st.sampled_from([0, 1, 3, 20])),
+                "max_physical_retries": draw(st.sampled_from([0, 1, 100])),
+                "compaction_latency": draw(_sometimes(distributions(1.0, 60.0))),
+            }
+        )
+    return catalog
+
+
+def _tables_most(catalog: dict[str, Any]) -> int:
+    if catalog["scope"] != "group":
+        return min(3, catalog["num_tables"])
+    groups = assign_groups(catalog["num_tables"], catalog["num_groups"], catalog["group_seed"])
+    return min(3, *(groups.count(group) for group in set(groups)))
+
+
+@st.composite
+def _transactions(draw: st.DrawFn, catalog: dict[str, Any], storage: dict[str, Any]) -> dict[str, Any]:
+    can_append = storage["provider"] in APPEND_PROVIDERS
+    scopes_with_reads = ["snapshot", "serializable"] if catalog["scope"] != "catalog" else ["snapshot"]
+    return {
+        "retry": draw(st.sampled_from([0, 1, 4, 10, 1000])),
+        "total_timeout_ms": draw(st.sampled_from([0.0, 0.0, 300.0, 2000.0])),
+        "retry_backoff": {
+            "enabled": draw(st.booleans()),
+            "base_ms": draw(milliseconds(0.0, 50.0)),
+            "multiplier": draw(st.sampled_from([1.0, 2.0, 3.5])),
+            "max_ms": draw(milliseconds(0.0, 500.0)),
+            "jitter": draw(st.sampled_from([0.0, 0.1, 1.0])),
+            "jitter_kind": draw(st.sampled_from(["symmetric", "iceberg"])),
+        },
+        "real_conflict_probability": draw(st.sampled_from([0.0, 0.3, 1.0])),
+        "conflict_detector": draw(st.sampled_from(["probabilistic", "partition_overlap"])),
+        "on_real_conflict": draw(st.sampled_from(["abort", "restart", "merge"])),
+        "max_restarts": draw(st.sampled_from([0, 1, 10])),
+        "conflicting_manifests": {"distribution": draw(distributions(1.0, 8.0)), "min": 0, "max": 7},
+        "overlap": draw(st.sampled_from(["partition", "table"])),
+        "history": draw(st.sampled_from(["catalog", "table"])),
+        "isolation": draw(st.sampled_from(scopes_with_reads)),
+        "manifest_list_mode": draw(st.sampled_from(["rewrite", "append"] if can_append else ["rewrite"])),
+        "manifest_list_entry_bytes": draw(st.sampled_from([1, 50])),
+        "manifest_list_seal_bytes": draw(st.sampled_from([0, 120, 1000])),
+        "manifests_per_concurrent_commit": draw(st.sampled_from([0.0, 0.5, 1.5])),
+        "validation_manifests_per_commit": draw(st.sampled_from([0.0, 0.4])),
+        "costs": {
+            "custom": {
+                "like": draw(st.sampled_from(BUILT_IN)),
+                "manifest_list_reads": draw(st.integers(0, 2)),
+                "manifest_file_reads": draw(st.integers(0, 5)),
+                "redone": {"manifest_file_writes": draw(st.integers(0, 2))},
+                "per_missed_commit": {"historical_ml_reads": draw(st.sampled_from([0.0, 0.3, 1.0]))},
+                "can_conflict": draw(st.booleans()),
+            }
+        },
+    }
+
+
+@st.composite
+def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[str, Any]:
+    """Return a valid configuration, as a TOML file would hold it; short, contended, and cut at any phase."""
+    storage: dict[str, Any] = {
+        "provider": draw(st.sampled_from(PROVIDERS)),
+        "profile": draw(st.sampled_from(["2025-06", "2025-12"])),
+        "max_parallel": draw(st.sampled_from([1, 2, 4])),
+        "cas_failure_latency": draw(st.booleans()),
+        "append_failure_latency": draw(st.booleans()),
+    }
+    catalog = draw(_catalogs(storage["provider"]))
+    if catalog_type is not None and catalog["type"] != catalog_type:
+        catalog["type"] = catalog_type
+        catalog.pop("provider", None)
+        catalog.pop("append", None)
+        catalog["latency_ms"] = draw(milliseconds(1.0, 60.0))
+    artifacts = ["metadata", "manifest_list", "manifest_file"]
+    if catalog["type"] != "instant":
+        artifacts.append("catalog")
+    storage["latency"] = {
+        artifact: _without_none(
+            {"read": draw(_sometimes(distributions(1.0, 60.0))), "write": draw(_sometimes(distributions(1.0, 60.0)))}
+        )
+        for artifact in artifacts
+    }
+    tracked = draw(st.booleans())
+    counts = catalog["partitions"]
+    fewest = min(counts["per_table"]) if "per_table" in counts else counts["num_partitions"]
+    stream = _streams(_tables_most(catalog), min(3, fewest), tracked)
+    transaction = draw(_transactions(catalog, storage))
+    config: dict[str, Any] = {
+        "simulation": {
+            "duration_ms": draw(milliseconds(500.0, 6000.0)),
+            "seed": draw(st.integers(0, 2**63 - 1)),
+            "drain": draw(st.booleans()),
+        },
+        "storage": storage,
+        "catalog": catalog,
+        "transaction": transaction,
+        "manifests": {
+            "entry_bytes": draw(st.sampled_from([0, 10_000])),
+            "list_per": draw(st.sampled_from(["table", "partition"] if tracked else ["table"])),
+        },
+    }
+    if draw(st.booleans()):
+        transaction.update(draw(stream))
+    else:
+        names = draw(st.lists(st.sampled_from(["ingest", "compaction", "fixes"]), min_size=1, unique=True))
+        config["streams"] = [{"name": name, **draw(stream)} for name in names]
+    return config
