@@ -48,9 +48,10 @@ format: $(VENV)/.dev-ready  ## Rewrite the code in the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-.PHONY: schema
-schema: $(VENV)/.run-ready  ## Write the JSON Schema of the configuration anew
+.PHONY: reference
+reference: $(VENV)/.run-ready  ## Write the JSON Schema and the reference of the configuration anew
 	@$(BIN)/python -m endive.config > endive/config.schema.json
+	@$(BIN)/python docs/reference/generate.py
 
 .PHONY: lock
 lock:  ## Resolve the dependencies anew (needs uv)

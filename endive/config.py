@@ -22,6 +22,7 @@ from endive.catalog import AppendCatalog, AppendLog, CASCatalog, Catalog, Instan
 from endive.config_errors import ConfigError, explain, to_toml, toml_key
 from endive.config_rules import BUILT_IN_OPERATIONS, effective_stream, find_problems
 from endive.conflict_detector import PartitionOverlapConflictDetector, ProbabilisticConflictDetector
+from endive.operation_costs import FAST_APPEND, OperationCosts, merge_append_costs, validated_overwrite_costs
 from endive.policy import CommitPolicy, ConflictingManifests, ManifestListLog, ObjectSizes
 from endive.random_streams import new_random_state
 from endive.settings import (
@@ -48,13 +49,7 @@ from endive.storage import (
     SizeBasedLatency,
     create_provider,
 )
-from endive.transaction import (
-    FAST_APPEND,
-    ConflictDetector,
-    OperationCosts,
-    merge_append_costs,
-    validated_overwrite_costs,
-)
+from endive.transaction import ConflictDetector
 from endive.workload import (
     MixedWorkload,
     UniformPartitionSelector,

@@ -8,17 +8,24 @@ adds up its own delays.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum, IntEnum, auto
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from endive.catalog import Catalog, CatalogSnapshot, CommitResult, IntentionRecord
 from endive.manifest_list import ListEnd, ManifestLists
+from endive.operation_costs import (
+    DEFAULT_ATTEMPT,
+    FAST_APPEND,
+    ConflictCost,
+    OperationCosts,
+    merge_append_costs,
+    validated_overwrite_costs,
+)
 from endive.policy import CommitPolicy
 from endive.storage import StorageProvider, StorageResult
 
@@ -38,64 +45,6 @@ class TransactionStatus(Enum):
     COMMITTING = auto()
     COMMITTED = auto()
     ABORTED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class ConflictCost:
-    """How many storage operations something takes."""
-
-    metadata_reads: int = 0
-    manifest_list_reads: int = 0
-    manifest_list_writes: int = 0
-    historical_ml_reads: int = 0
-    manifest_file_reads: int = 0
-    manifest_file_writes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CostPerCommit:
-    """Storage operations for each commit that a transaction missed; floored after multiplying."""
-
-    historical_ml_reads: float = 0.0
-    manifest_file_reads: float = 0.0
-    manifest_file_writes: float = 0.0
-
-    def times(self, n_snapshots_behind: int) -> ConflictCost:
-        return ConflictCost(
-            historical_ml_reads=math.floor(n_snapshots_behind * self.historical_ml_reads),
-            manifest_file_reads=math.floor(n_snapshots_behind * self.manifest_file_reads),
-            manifest_file_writes=math.floor(n_snapshots_behind * self.manifest_file_writes),
-        )
-
-
-_ATTEMPT: Final = ConflictCost(manifest_list_reads=1, manifest_file_writes=1, manifest_list_writes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class OperationCosts:
-    """What one type of operation pays: for its first attempt, for a redone one, and for what it missed."""
-
-    name: str
-    first_attempt: ConflictCost = _ATTEMPT
-    redone_attempt: ConflictCost = _ATTEMPT
-    per_missed_commit: CostPerCommit = CostPerCommit()
-    can_conflict: bool = False
-
-
-FAST_APPEND: Final = OperationCosts("fast_append")
-
-
-def merge_append_costs(manifests_per_concurrent_commit: float = 1.5) -> OperationCosts:
-    """Return the costs of an append that merges manifests anew after a conflict."""
-    rate = manifests_per_concurrent_commit
-    merged = CostPerCommit(manifest_file_reads=rate, manifest_file_writes=rate)
-    return OperationCosts("merge_append", per_missed_commit=merged)
-
-
-def validated_overwrite_costs(validation_manifests_per_commit: float = 0.0) -> OperationCosts:
-    """Return the costs of an overwrite that validates against every commit it missed."""
-    validated = CostPerCommit(historical_ml_reads=1.0, manifest_file_reads=validation_manifests_per_commit)
-    return OperationCosts("validated_overwrite", per_missed_commit=validated, can_conflict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +98,7 @@ class TransactionResult:
 
 
 class Component(IntEnum):
-    """What a delay of a transaction is spent on."""
+    """What a delay of a transaction counts as."""
 
     CATALOG_READ = 0
     PER_ATTEMPT_IO = 1
@@ -157,6 +106,33 @@ class Component(IntEnum):
     CATALOG_COMMIT = 3
     BACKOFF = 4
     RUNTIME = 5
+
+
+class Step(NamedTuple):
+    """Something a transaction spends time on."""
+
+    title: str
+    component: Component
+
+
+READ_CATALOG: Final = Step("read catalog", Component.CATALOG_READ)
+WORK: Final = Step("work", Component.RUNTIME)
+READ_METADATA: Final = Step("read table metadata", Component.PER_ATTEMPT_IO)
+WRITE_METADATA: Final = Step("write table metadata", Component.PER_ATTEMPT_IO)
+READ_LIST: Final = Step("read manifest list", Component.PER_ATTEMPT_IO)
+WRITE_LIST: Final = Step("write manifest list", Component.PER_ATTEMPT_IO)
+APPEND_TO_LIST: Final = Step("append to manifest list", Component.PER_ATTEMPT_IO)
+READ_FILES: Final = Step("read manifest files", Component.PER_ATTEMPT_IO)
+WRITE_FILES: Final = Step("write manifest files", Component.PER_ATTEMPT_IO)
+READ_HISTORY: Final = Step("read historical manifest lists", Component.CONFLICT_IO)
+READ_CONFLICTING: Final = Step("read conflicting manifest files", Component.CONFLICT_IO)
+WRITE_MERGED: Final = Step("write merged manifest files", Component.CONFLICT_IO)
+COMMIT: Final = Step("commit", Component.CATALOG_COMMIT)
+BACK_OFF: Final = Step("back off", Component.BACKOFF)
+COMMIT_FAILED: Final = "commit failed"
+
+Observer = Callable[["Transaction", str, float, float, int], None]
+"""Called with a transaction, what it did, from when to when in milliseconds (the same: an event), and how many."""
 
 
 @dataclass(slots=True)
@@ -244,6 +220,7 @@ class Transaction(ABC):
         self.status = TransactionStatus.PENDING
         self.now_ms = submit_time_ms
         self.attempts = 0
+        self.observer: Observer | None = None
         self._written = tuple(sorted(tables_written))
         self._written_partitions = _sorted_partitions(self.partitions_written)
 
@@ -261,7 +238,7 @@ class Transaction(ABC):
 
     def get_per_attempt_cost(self, ml_append_mode: bool = False) -> ConflictCost:
         """Return the I/O of the first attempt, for each written table."""
-        return _without_list_writes(_ATTEMPT) if ml_append_mode else _ATTEMPT
+        return _without_list_writes(DEFAULT_ATTEMPT) if ml_append_mode else DEFAULT_ATTEMPT
 
     def get_redone_attempt_cost(self, ml_append_mode: bool = False) -> ConflictCost:
         """Return the I/O of an attempt after a write overlap, for each overlapping table."""
@@ -325,14 +302,14 @@ class Transaction(ABC):
         policy = around.policy
         is_first_run = self._counts.restarts == 0
         self.status = TransactionStatus.PENDING
-        start: CatalogSnapshot = yield from self._timed(Component.CATALOG_READ, around.catalog.read(self.now_ms))
+        start: CatalogSnapshot = yield from self._timed(READ_CATALOG, around.catalog.read(self.now_ms))
         if not policy.table_metadata_inlined:
             yield from self._read_metadata(around, sorted(self.tables_read))
         if is_first_run:
             self._start_ms = self.now_ms - self.submit_time_ms
 
         self.status = TransactionStatus.EXECUTING
-        self._spend(Component.RUNTIME, self.runtime_ms)
+        self._spend(WORK, self.runtime_ms)
         yield self.runtime_ms
 
         self.status = TransactionStatus.COMMITTING
@@ -353,7 +330,7 @@ class Transaction(ABC):
             if abort_reason is None:
                 yield from self._back_off(around)
                 previous = snapshot
-                snapshot = yield from self._timed(Component.CATALOG_READ, around.catalog.read(self.now_ms))
+                snapshot = yield from self._timed(READ_CATALOG, around.catalog.read(self.now_ms))
                 abort_reason = yield from self._resolve(around, start, previous, snapshot)
             if abort_reason is not None:
                 around.manifest_lists.counters.manifest_append_orphans += self._tentative_entries
@@ -379,7 +356,7 @@ class Transaction(ABC):
     def _back_off(self, around: _Surroundings) -> Delays:
         if around.policy.backoff is not None:
             sleep_ms = around.policy.backoff.sample_ms(self.attempts, around.storage.rng)
-            self._spend(Component.BACKOFF, sleep_ms)
+            self._spend(BACK_OFF, sleep_ms)
             yield sleep_ms
 
     def _resolve(
@@ -393,16 +370,19 @@ class Transaction(ABC):
         overlapping = self.overlapping_tables(previous, snapshot, around.policy.overlap == "table")
         if not overlapping:
             self._counts.no_overlap_conflicts += 1
+            self._tell("no overlap", self.now_ms)
             return None
         yield from self._pay_for_missed_commits(around, previous, snapshot, overlapping)
         merged = self.can_have_real_conflict() and around.conflict_detector.is_real_conflict(self, snapshot, start)
         if merged:
             self._counts.real_conflicts += 1
+            self._tell("real conflict", self.now_ms)
             if self.should_abort_on_real_conflict() and around.policy.on_real_conflict != "merge":
                 return VALIDATION_EXCEPTION
             yield from self._merge_conflicting_manifests(around, overlapping)
         else:
             self._counts.false_conflicts += 1
+            self._tell("false conflict", self.now_ms)
         yield from self._redo(around, previous, snapshot, overlapping, merged)
         return None
 
@@ -419,8 +399,10 @@ class Transaction(ABC):
             partitions_read=_sorted_partitions(self.partitions_read) if serializable else None,
         )
         operation = around.catalog.commit(snapshot.seq, writes, self.now_ms, intention)
-        result: CommitResult = yield from self._timed(Component.CATALOG_COMMIT, operation)
+        result: CommitResult = yield from self._timed(COMMIT, operation)
         self._counts.append_physical_failures += result.physical_failures
+        if not result.success:
+            self._tell(COMMIT_FAILED, self.now_ms, self.attempts)
         return result.success
 
     def _pay_for_missed_commits(
@@ -449,12 +431,12 @@ class Transaction(ABC):
         for table_id, n_snapshots_behind in charges:
             cost = self.get_conflict_cost(n_snapshots_behind, around.ml_append_mode)
             yield from self._historical_lists(around, snapshot, table_id, cost.historical_ml_reads)
-            yield from self._manifest_files(around, Component.CONFLICT_IO, table_id, cost)
+            yield from self._manifest_files(around, READ_CONFLICTING, WRITE_MERGED, table_id, cost)
 
     def _merge_conflicting_manifests(self, around: _Surroundings, overlapping: tuple[int, ...]) -> Delays:
         count = around.policy.conflicting_manifests.sample(around.storage.rng)
         cost = ConflictCost(manifest_file_reads=count, manifest_file_writes=count)
-        yield from self._manifest_files(around, Component.CONFLICT_IO, overlapping[0], cost)
+        yield from self._manifest_files(around, READ_CONFLICTING, WRITE_MERGED, overlapping[0], cost)
 
     def _redo(
         self,
@@ -508,18 +490,20 @@ class Transaction(ABC):
         known_ends: dict[tuple[int, int], ListEnd] = {}
         for key in lists:
             for _ in range(cost.manifest_list_reads):
-                yield from self._attempt_io(storage.read(_list_key(key), list_bytes))
+                yield from self._timed(READ_LIST, storage.read(_list_key(key), list_bytes))
                 counts.manifest_list_reads += 1
             known_ends[key] = around.manifest_lists.end(key)
-        yield from self._manifest_files(around, Component.PER_ATTEMPT_IO, table_id, cost)
+        yield from self._manifest_files(around, READ_FILES, WRITE_FILES, table_id, cost)
         for key in lists:
             for _ in range(cost.manifest_list_writes):
-                yield from self._attempt_io(storage.write(_list_key(key), list_bytes))
+                yield from self._timed(WRITE_LIST, storage.write(_list_key(key), list_bytes))
                 counts.manifest_list_writes += 1
             if around.ml_append_mode and rewrites:
                 yield from self._append_entry(around, key, known_ends[key], list_bytes)
         if rewrites and not around.policy.table_metadata_inlined:
-            yield from self._attempt_io(storage.write(f"metadata/{table_id}", around.policy.sizes.table_metadata))
+            yield from self._timed(
+                WRITE_METADATA, storage.write(f"metadata/{table_id}", around.policy.sizes.table_metadata)
+            )
             counts.metadata_writes += 1
 
     def _append_entry(self, around: _Surroundings, key: tuple[int, int], end: ListEnd, list_bytes: int) -> Delays:
@@ -528,7 +512,7 @@ class Transaction(ABC):
         entry_bytes = around.policy.manifest_list_log.entry_bytes
         while True:
             before_ms = self.now_ms
-            yield from self._attempt_io(storage.append(_list_key(key), end.offset, entry_bytes))
+            yield from self._timed(APPEND_TO_LIST, storage.append(_list_key(key), end.offset, entry_bytes))
             if lists.try_append(key, end):
                 self._counts.manifest_list_appends += 1
                 self._tentative_entries += 1
@@ -537,11 +521,11 @@ class Transaction(ABC):
             taken_ms = self.now_ms - before_ms
             failure_ms = storage.sample_append_failure_ms()
             if failure_ms is not None and failure_ms > taken_ms:
-                self._spend(Component.PER_ATTEMPT_IO, failure_ms - taken_ms)
+                self._spend(APPEND_TO_LIST, failure_ms - taken_ms)
                 yield failure_ms - taken_ms
             if is_sealed:
-                yield from self._attempt_io(storage.read(_list_key(key), list_bytes))
-                yield from self._attempt_io(storage.write(_list_key(key), list_bytes))
+                yield from self._timed(READ_LIST, storage.read(_list_key(key), list_bytes))
+                yield from self._timed(WRITE_LIST, storage.write(_list_key(key), list_bytes))
                 self._counts.manifest_list_reads += 1
                 self._counts.manifest_list_writes += 1
                 lists.rewrite(key, end.generation)
@@ -553,66 +537,74 @@ class Transaction(ABC):
 
     def _read_metadata(self, around: _Surroundings, table_ids: Iterable[int]) -> Delays:
         for table_id in table_ids:
-            yield from self._attempt_io(around.storage.read(f"metadata/{table_id}", around.policy.sizes.table_metadata))
+            yield from self._timed(
+                READ_METADATA, around.storage.read(f"metadata/{table_id}", around.policy.sizes.table_metadata)
+            )
             self._counts.metadata_reads += 1
 
     def _historical_lists(self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int, count: int) -> Delays:
         list_bytes = self._list_bytes(around, snapshot, table_id)
         key = _list_key((table_id, WHOLE_TABLE))
         reads = (around.storage.read(key, list_bytes) for _ in range(count))
-        yield from self._in_batches(around, Component.CONFLICT_IO, reads)
+        yield from self._in_batches(around, READ_HISTORY, reads)
         self._counts.manifest_list_reads += count
         self._counts.historical_ml_reads += count
 
-    def _manifest_files(self, around: _Surroundings, component: Component, table_id: int, cost: ConflictCost) -> Delays:
+    def _manifest_files(
+        self, around: _Surroundings, reading: Step, writing: Step, table_id: int, cost: ConflictCost
+    ) -> Delays:
         key, size_bytes = f"manifest_file/{table_id}", around.policy.sizes.manifest_file
         if cost.manifest_file_reads:
             reads = (around.storage.read(key, size_bytes) for _ in range(cost.manifest_file_reads))
-            yield from self._in_batches(around, component, reads)
+            yield from self._in_batches(around, reading, reads)
             self._counts.manifest_file_reads += cost.manifest_file_reads
         if cost.manifest_file_writes:
             writes = (around.storage.write(key, size_bytes) for _ in range(cost.manifest_file_writes))
-            yield from self._in_batches(around, component, writes)
+            yield from self._in_batches(around, writing, writes)
             self._counts.manifest_file_writes += cost.manifest_file_writes
 
     def _in_batches(
-        self,
-        around: _Surroundings,
-        component: Component,
-        operations: Iterable[Generator[float, None, StorageResult]],
+        self, around: _Surroundings, step: Step, operations: Iterable[Generator[float, None, StorageResult]]
     ) -> Delays:
         """Run operations `max_parallel` at a time; a batch takes as long as its slowest."""
         batch: list[float] = []
         for operation in operations:
             batch.append(sum(operation))
             if len(batch) == around.policy.max_parallel:
-                self._spend(component, max(batch))
+                self._spend(step, max(batch), len(batch))
                 yield max(batch)
                 batch.clear()
         if batch:
-            self._spend(component, max(batch))
+            self._spend(step, max(batch), len(batch))
             yield max(batch)
 
-    def _attempt_io(self, operation: Generator[float, None, StorageResult]) -> Delays:
-        return self._timed(Component.PER_ATTEMPT_IO, operation)
-
-    def _timed(self, component: Component, operation: Generator[float, None, Any]) -> Generator[float, None, Any]:
+    def _timed(self, step: Step, operation: Generator[float, None, Any]) -> Generator[float, None, Any]:
         """Run an operation, adding each of its delays to the clock and to its component."""
+        start_ms = self.now_ms
         while True:
             try:
                 delay_ms = next(operation)
             except StopIteration as stop:
+                self._tell(step.title, start_ms)
                 return stop.value
-            self._spend(component, delay_ms)
+            self.now_ms += delay_ms
+            self._times[step.component] += delay_ms
             yield delay_ms
 
-    def _spend(self, component: Component, delay_ms: float) -> None:
+    def _spend(self, step: Step, delay_ms: float, count: int = 1) -> None:
+        start_ms = self.now_ms
         self.now_ms += delay_ms
-        self._times[component] += delay_ms
+        self._times[step.component] += delay_ms
+        self._tell(step.title, start_ms, count)
+
+    def _tell(self, what: str, start_ms: float, count: int = 1) -> None:
+        if self.observer is not None:
+            self.observer(self, what, start_ms, self.now_ms, count)
 
     def _result(self, abort_reason: str | None) -> TransactionResult:
         committed = abort_reason is None
         self.status = TransactionStatus.COMMITTED if committed else TransactionStatus.ABORTED
+        self._tell("committed" if abort_reason is None else abort_reason, self.now_ms)
         times = self._times
         return TransactionResult(
             status=self.status,

@@ -18,18 +18,15 @@ from typing import Final, Self
 
 import numpy as np
 
+from endive.operation_costs import FAST_APPEND, OperationCosts, merge_append_costs, validated_overwrite_costs
 from endive.random_streams import Source, SubstreamFamily, new_random_state
 from endive.storage import LatencyDistribution
 from endive.transaction import (
-    FAST_APPEND,
     CostedTransaction,
     FastAppendTransaction,
     MergeAppendTransaction,
-    OperationCosts,
     Transaction,
     ValidatedOverwriteTransaction,
-    merge_append_costs,
-    validated_overwrite_costs,
 )
 
 Selection = tuple[frozenset[int], frozenset[int]]
