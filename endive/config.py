@@ -68,6 +68,7 @@ DEFAULT_WEIGHTS: Final = {"fast_append": 0.7, "merge_append": 0.2, "validated_ov
 _NOT_HASHED: Final = {"simulation": {"seed", "output_path"}, "experiment": {"label"}}
 
 Stream = TypeVar("Stream", bound=StreamFields)
+Table = TypeVar("Table", bound=SettingsTable)
 
 
 @cache
@@ -175,8 +176,9 @@ def _catalog_profile(settings: Settings) -> ProviderProfile:
     return profiles[settings.catalog.provider or settings.storage.provider]
 
 
-def _normalized(settings: Settings) -> Settings:
+def _normalized(given: Settings) -> Settings:
     """Leave out what says the same as leaving it out, so that equal simulations have equal settings."""
+    settings = _without_unused(given)
     catalog, partitions = settings.catalog, settings.catalog.partitions
     per_table = partitions.per_table
     if per_table is not None and len(set(per_table)) == 1:
@@ -196,6 +198,32 @@ def _normalized(settings: Settings) -> Settings:
             "streams": tuple(_with_ordered_operations(stream) for stream in settings.streams),
         }
     )
+
+
+def _without_unused(settings: Settings) -> Settings:
+    """Put keys that decide nothing, as others stand, back to their defaults."""
+    catalog, txn = settings.catalog, settings.transaction
+    catalog_unused = {
+        "append": catalog_type(settings) != "append",
+        "num_groups": catalog_scope(settings) != "group",
+        "group_seed": catalog_scope(settings) != "group",
+    }
+    txn_unused = {
+        "retry_backoff": not txn.retry_backoff.enabled,
+        "max_restarts": txn.on_real_conflict != "restart",
+        "conflicting_manifests": txn.on_real_conflict != "merge",
+        "manifest_list_entry_bytes": txn.manifest_list_mode != "append",
+        "manifest_list_seal_bytes": txn.manifest_list_mode != "append",
+        "real_conflict_probability": txn.conflict_detector != "probabilistic",
+    }
+    return settings.model_copy(
+        update={"catalog": _with_defaults(catalog, catalog_unused), "transaction": _with_defaults(txn, txn_unused)}
+    )
+
+
+def _with_defaults(table: Table, unused: Mapping[str, bool]) -> Table:
+    fields = type(table).model_fields
+    return table.model_copy(update={name: fields[name].default for name, is_unused in unused.items() if is_unused})
 
 
 def _with_ordered_operations(stream: Stream) -> Stream:
@@ -277,39 +305,46 @@ def resolved_lines(settings: Settings) -> Iterator[str]:
 
 def warnings_of(settings: Settings) -> Iterator[str]:
     """Yield what is allowed, but perhaps not what was meant."""
-    for name in dict.fromkeys((settings.storage.provider, settings.catalog.provider)):
-        if name is not None:
-            profile = load_provider_profiles(settings.storage.profile)[name]
-            yield from _floor_warnings(profile, settings)
+    yield from _floor_warnings(settings)
     most = max(partitions_per_table(settings))
     streams = [effective_stream(settings, stream) for stream in settings.streams] or [settings.transaction]
-    for stream in streams:
-        if most > 1 and (stream.partitions is None or stream.partitions.per_txn is None):
-            yield (
-                f"catalog.partitions: tables have up to {most} partitions, but transactions track none; "
-                "set transaction.partitions.per_txn"
-            )
+    if most > 1 and any(stream.partitions is None or stream.partitions.per_txn is None for stream in streams):
+        yield (
+            f"catalog.partitions: tables have up to {most} partitions, but transactions track none; "
+            "set transaction.partitions.per_txn"
+        )
 
 
-def _floor_warnings(profile: ProviderProfile, settings: Settings) -> Iterator[str]:
+def _floor_warnings(settings: Settings) -> Iterator[str]:
     """Yield the operations whose median is below the provider's floor: most of their samples equal the floor."""
-    sizes = settings.manifests
-    medians = {
-        f"writing a manifest list of {sizes.manifest_list_bytes} bytes": _median(
-            profile.write, sizes.manifest_list_bytes
+    storage, catalog, sizes = _build_storage(settings), settings.catalog, settings.manifests
+    list_write, file_write = storage.latency_of("manifest_list", "write"), storage.latency_of("manifest_file", "write")
+    suspects: list[tuple[ProfiledStorage, str, LatencyDistribution | None, int]] = [
+        (
+            storage,
+            f"writing a manifest list of {sizes.manifest_list_bytes} bytes",
+            list_write,
+            sizes.manifest_list_bytes,
         ),
-        f"writing a manifest file of {sizes.manifest_file_bytes} bytes": _median(
-            profile.write, sizes.manifest_file_bytes
+        (
+            storage,
+            f"writing a manifest file of {sizes.manifest_file_bytes} bytes",
+            file_write,
+            sizes.manifest_file_bytes,
         ),
-        "reading": _median(profile.read, 0),
-        "a compare-and-swap": _median(profile.cas, 0),
-        "an append": _median(profile.append, 0),
-    }
-    for what, median in medians.items():
-        if median is not None and median < profile.min_latency_ms:
+        (storage, "reading a manifest list", storage.latency_of("manifest_list", "read"), sizes.manifest_list_bytes),
+    ]
+    if catalog_type(settings) != "instant" and catalog.latency_ms is None:
+        place = storage if catalog.provider is None else _build_storage(settings, catalog.provider)
+        suspects.append((place, "reading the catalog", place.latency_of("catalog", "read"), sizes.catalog_entry_bytes))
+        swap = place.profile.cas if catalog_type(settings) == "cas" else place.profile.append
+        suspects.append((place, "committing to the catalog", swap, sizes.catalog_entry_bytes))
+    for provider, what, distribution, size_bytes in suspects:
+        median = _median(distribution, size_bytes)
+        if median is not None and median < provider.min_latency_ms:
             yield (
-                f"provider {profile.name}: {what} has a median of {median:.3g} ms, below the floor of "
-                f"{profile.min_latency_ms:g} ms; most of these take the floor"
+                f"provider {provider.name}: {what} has a median of {median:.3g} ms, below the floor of "
+                f"{provider.min_latency_ms:g} ms; most of these take the floor"
             )
 
 

@@ -112,15 +112,16 @@ def _catalog_problems(settings: Settings, provider: ProviderProfile) -> Iterator
     catalog = settings.catalog
     if catalog.provider is not None and catalog.latency_ms is not None:
         yield Problem("catalog.latency_ms", catalog.latency_ms, "give either this or catalog.provider, not both")
+    replaced = settings.storage.latency.catalog
+    if replaced != LatencySettings().catalog and (catalog.type == "instant" or catalog.latency_ms is not None):
+        yield Problem(
+            "storage.latency.catalog",
+            _given(replaced),
+            'has no use with catalog.type = "instant" or with catalog.latency_ms; that is the catalog\'s latency',
+        )
     if catalog.type == "instant":
         if catalog.provider is not None:
             yield Problem("catalog.provider", catalog.provider, 'has no use with catalog.type = "instant"')
-        if settings.storage.latency.catalog != LatencySettings().catalog:
-            yield Problem(
-                "storage.latency.catalog",
-                settings.storage.latency.catalog.model_dump(exclude_none=True),
-                'has no use with catalog.type = "instant"; set catalog.latency_ms',
-            )
     elif catalog.latency_ms is None:
         key = "storage.provider" if catalog.provider is None else "catalog.provider"
         if catalog.type == "append" and provider.append is None:

@@ -8,9 +8,9 @@ from typing import Final
 from endive import MODEL_VERSION, __version__
 from endive.config import changed_settings, compute_experiment_hash, dotted_lines
 from endive.config_errors import ConfigError
-from endive.results import UnwritableOutputError
+from endive.files import UnwritableOutputError, whole_file
 from endive.settings import Settings
-from endive.utils import get_git_sha, write_atomically
+from endive.utils import get_git_sha
 
 EXPERIMENTS_FOLDER: Final = Path("experiments")
 RESULTS_NAME: Final = "results.parquet"
@@ -35,14 +35,12 @@ def prepare_experiment(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> N
     """Make the directory of a labelled configuration, or check that the one there is of the same making."""
     folder = experiment_folder(settings, root)
     snapshot, version = folder / "cfg.toml", folder / "version.txt"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not snapshot.exists():
-            write_atomically(snapshot, snapshot_text(settings))
-        if not version.exists():
-            write_atomically(version, f"{get_git_sha()}\nendive {__version__}\nmodel {MODEL_VERSION}\n")
-    except OSError as error:
-        raise UnwritableOutputError(f"{folder}: cannot be written: {error.strerror}") from error
+    if folder.exists() and not folder.is_dir():
+        raise UnwritableOutputError(f"{folder}: cannot be written: it is a file")
+    if not snapshot.exists():
+        _write(snapshot, snapshot_text(settings))
+    if not version.exists():
+        _write(version, f"{get_git_sha()}\nendive {__version__}\nmodel {MODEL_VERSION}\n")
     if snapshot.read_text(encoding="utf-8") != snapshot_text(settings):
         raise ConfigError([f"{snapshot}: is of another configuration; move {folder} away or choose another label"])
     made_by = version.read_text(encoding="utf-8").splitlines()
@@ -51,3 +49,8 @@ def prepare_experiment(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> N
         raise ConfigError(
             [f"{version}: says {found}, this is model {MODEL_VERSION}, whose results differ; move {folder} away"]
         )
+
+
+def _write(path: Path, text: str) -> None:
+    with whole_file(path) as stream:
+        stream.write(text.encode())

@@ -29,6 +29,7 @@ examples:
   endive run examples/mixed.toml
   endive run examples/mixed.toml --seed 7 --output results.parquet
   endive check examples/mixed.toml
+  endive trace examples/mixed.toml -o trace.json
   endive providers --profile 2025-12
 """
 _RUN_EPILOG = """\
@@ -44,6 +45,14 @@ _CHECK_EPILOG = """\
 examples:
   endive check examples/mixed.toml
   endive check --schema > endive.schema.json
+"""
+_TRACE_EPILOG = """\
+examples:
+  endive trace examples/mixed.toml -o trace.json
+  endive trace examples/maintenance.toml -o trace.json --transactions 500 --events events.parquet
+
+Open the trace in chrome://tracing or in Perfetto. A row is a transaction, a slice something it did; failed
+commits, conflicts and ends are marked.
 """
 _PROVIDERS_EPILOG = """\
 examples:
@@ -64,6 +73,12 @@ def _seed(text: str) -> int:
 
     if not text.isascii() or not text.isdigit() or int(text) > SEED_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {SEED_MAX}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
 
@@ -104,6 +119,16 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
     check.set_defaults(handler=_check)
 
+    trace = add("trace", "record what the first transactions of a run do, step by step", _TRACE_EPILOG)
+    trace.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
+    trace.add_argument("-o", "--output", type=Path, metavar="PATH", required=True, help="Chrome trace (JSON)")
+    trace.add_argument("--events", type=Path, metavar="PATH", help="the same as an event log (Parquet)")
+    trace.add_argument(
+        "--transactions", type=_positive, default=200, metavar="N", help="how many to record (default: 200)"
+    )
+    trace.add_argument("--seed", type=_seed, metavar="N", help="seed, instead of simulation.seed")
+    trace.set_defaults(handler=_trace)
+
     providers = add("providers", "list what each storage provider can do, and how fast", _PROVIDERS_EPILOG)
     providers.add_argument("--profile", choices=["2025-06", "2025-12"], help="one profile (default: each)")
     providers.set_defaults(handler=_providers)
@@ -130,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(error: Exception) -> int:
     from endive.config_errors import ConfigError
-    from endive.results import UnwritableOutputError
+    from endive.files import UnwritableOutputError
 
     if isinstance(error, ConfigError):
         for line in error.lines:
@@ -225,6 +250,22 @@ def _check(options: argparse.Namespace) -> None:
     print(f"\n# configuration {compute_experiment_hash(settings)}")
     for warning in warnings_of(settings):
         print(f"endive: warning: {warning}", file=sys.stderr)
+
+
+def _trace(options: argparse.Namespace) -> None:
+    from endive.config import build_simulation_config, load_settings
+    from endive.simulation import Simulation
+    from endive.trace import TraceRecorder, write_chrome_trace, write_event_log
+
+    settings = load_settings(options.config)
+    seed = _choose_seed(options.seed, settings)
+    recorder = TraceRecorder(options.transactions)
+    Simulation(build_simulation_config(settings, seed_override=seed)).run(recorder=recorder)
+    write_chrome_trace(recorder, options.output)
+    if options.events is not None:
+        write_event_log(recorder, options.events)
+    written = options.output if options.events is None else f"{options.output} and {options.events}"
+    print(f"{len(recorder.events):,} events of {recorder.recorded:,} transactions in {written} (seed {seed})")
 
 
 def _providers(options: argparse.Namespace) -> None:

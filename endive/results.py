@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import socket
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from endive.files import UnfinishedFile
 from endive.transaction import TransactionResult
 
 ROWS_PER_GROUP: Final = 65_536
@@ -86,28 +85,13 @@ def to_table(results: list[TransactionResult]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-class UnwritableOutputError(Exception):
-    """A results file cannot be made where it was asked for."""
-
-
 class ResultsWriter:
     """Writes results to `path` a row group at a time; the file appears under its name on `commit()`."""
 
     def __init__(self, path: Path) -> None:
-        if path.is_dir():
-            raise UnwritableOutputError(f"{path}: is a directory; name a file")
-        if path.parent.exists() and not path.parent.is_dir():
-            raise UnwritableOutputError(f"{path}: cannot be written: {path.parent} is not a directory")
-        self._path = path
-        self._unfinished = path.with_name(f".{path.name}.{_this_host()}.{os.getpid()}.unfinished")
         self._buffer: list[TransactionResult] = []
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(path)
-            self._file = self._unfinished.open("wb")
-        except OSError as error:
-            raise UnwritableOutputError(f"{path}: cannot be written: {error.strerror}") from error
-        self._writer = pq.ParquetWriter(self._file, SCHEMA, compression="zstd")
+        self._file = UnfinishedFile(path)
+        self._writer = pq.ParquetWriter(self._file.stream, SCHEMA, compression="zstd")
 
     def append(self, result: TransactionResult) -> None:
         self._buffer.append(result)
@@ -124,10 +108,7 @@ class ResultsWriter:
             self._flush()
         self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True)})
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._unfinished.replace(self._path)
+        self._file.commit()
 
     def __enter__(self) -> Self:
         return self
@@ -135,37 +116,11 @@ class ResultsWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove what was written, unless it was committed; let an error of the file system name the file."""
+        """Remove what was written, unless it was committed."""
         with contextlib.suppress(OSError):
             self._writer.close()
         self._writer.is_open = False
-        with contextlib.suppress(OSError):
-            self._file.close()
-        self._unfinished.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(self._path)
-
-
-def _this_host() -> str:
-    return socket.gethostname().replace(".", "-")
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove what killed processes of this machine left of `path`."""
-    for abandoned in path.parent.glob(f".{path.name}.{_this_host()}.*.unfinished"):
-        owner = abandoned.name.split(".")[-2]
-        if owner.isdigit() and not _is_running(int(owner)):
-            abandoned.unlink(missing_ok=True)
-
-
-def _is_running(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        self._file.discard(error)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,16 @@ from endive.workload import Workload
 
 Engine = Literal["reference"]
 Progress = Callable[[float, "Statistics"], None]
+
+
+class Recorder(Protocol):
+    """Watches transactions from their submission on."""
+
+    @property
+    def is_complete(self) -> bool: ...
+
+    def admit(self, txn: Transaction) -> None: ...
+
 
 EVENTS_PER_PROGRESS: Final = 8192
 _ARRIVALS_FROM: Final = 1 << 62
@@ -244,17 +254,19 @@ class Simulation:
         engine: Engine = "reference",
         output: str | Path | None = None,
         progress: Progress | None = None,
+        recorder: Recorder | None = None,
     ) -> Statistics:
         """Simulate, and return what was found.
 
         With `output`, rows go to that results file as the run goes, and are not kept. `progress` is called
-        with the simulated time in milliseconds and the statistics so far, every few thousand events.
+        with the simulated time in milliseconds and the statistics so far, every few thousand events. A
+        `recorder` sees every transaction as it is submitted, and ends the run when it has seen enough.
         """
         if engine != "reference":
             raise ValueError(f"engine is {engine!r}; allowed is 'reference'")
         if output is None:
             statistics = Statistics()
-            _SimPyRun(self.config, statistics, statistics.record_transaction, progress).run()
+            _SimPyRun(self.config, statistics, statistics.record_transaction, progress, recorder).run()
             return statistics
         with ResultsWriter(Path(output)) as writer:
             statistics = Statistics()
@@ -263,7 +275,7 @@ class Simulation:
                 statistics.count_transaction(result)
                 writer.append(result)
 
-            _SimPyRun(self.config, statistics, record, progress).run()
+            _SimPyRun(self.config, statistics, record, progress, recorder).run()
             writer.commit(statistics.provenance())
         return statistics
 
@@ -297,6 +309,7 @@ class _SimPyRun:
         statistics: Statistics,
         record: Callable[[TransactionResult], None],
         progress: Progress | None,
+        recorder: Recorder | None,
     ) -> None:
         seed = secrets.randbits(63) if config.seed is None else config.seed
         self._config = config
@@ -304,6 +317,7 @@ class _SimPyRun:
         self._statistics = statistics
         self._record = record
         self._progress = progress
+        self._recorder = recorder
         self._env = simpy.Environment()
         self._catalog = config.catalog.fresh()
         self._policy = config.effective_policy()
@@ -326,14 +340,17 @@ class _SimPyRun:
         self._report()
 
     def _step_to_the_end(self) -> None:
-        env, progress = self._env, self._progress
+        env, progress, recorder = self._env, self._progress, self._recorder
         end_ms = math.inf if self._config.drain else self._config.duration_ms
         steps = 0
         while env.peek() < end_ms:
             env.step()
             steps += 1
-            if progress is not None and steps % EVENTS_PER_PROGRESS == 0:
-                progress(env.now, self._statistics)
+            if steps % EVENTS_PER_PROGRESS == 0:
+                if progress is not None:
+                    progress(env.now, self._statistics)
+                if recorder is not None and recorder.is_complete:
+                    return
 
     def _submissions(self, stream: Workload, client: int, priority: int) -> Generator[simpy.Event, Any, None]:
         """Submit one source's transactions: each after a delay, and from a closed client after the last one ended."""
@@ -363,6 +380,8 @@ class _SimPyRun:
             txn.txn_id = self._statistics.submitted
         txn.submit_time_ms = self._env.now
         self._in_flight[txn.txn_id] = txn
+        if self._recorder is not None:
+            self._recorder.admit(txn)
         operation = txn.execute(
             session.catalog,
             session.storage,

@@ -352,6 +352,10 @@ class ProfiledStorage(StorageProvider):
     def supports_tail_append(self) -> bool:
         return self._profile.tail_append is not None
 
+    def latency_of(self, artifact: str, operation: Operation) -> LatencyDistribution:
+        """Return the distribution of reading or unconditionally writing a kind of object."""
+        return self._model(artifact, operation, self._profile.read if operation == "read" else self._profile.write)
+
     def _model(self, key: str, operation: Operation, default: LatencyDistribution) -> LatencyDistribution:
         if not self._artifacts:
             return default

@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from enum import Enum, IntEnum, auto
-from typing import Any, Final, NamedTuple
+from enum import Enum, auto
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,19 @@ from endive.operation_costs import (
     validated_overwrite_costs,
 )
 from endive.policy import CommitPolicy
+from endive.steps import (
+    APPEND_TO_LIST,
+    ATTEMPT,
+    BACK_OFF,
+    COMMIT,
+    CONFLICT,
+    READ_CATALOG,
+    WORK,
+    WRITE_METADATA,
+    Component,
+    Step,
+    StorageSteps,
+)
 from endive.storage import StorageProvider, StorageResult
 
 MAX_RETRIES_EXCEEDED: Final = "max_retries_exceeded"
@@ -97,38 +110,6 @@ class TransactionResult:
     tables_written: tuple[int, ...] = ()
 
 
-class Component(IntEnum):
-    """What a delay of a transaction counts as."""
-
-    CATALOG_READ = 0
-    PER_ATTEMPT_IO = 1
-    CONFLICT_IO = 2
-    CATALOG_COMMIT = 3
-    BACKOFF = 4
-    RUNTIME = 5
-
-
-class Step(NamedTuple):
-    """Something a transaction spends time on."""
-
-    title: str
-    component: Component
-
-
-READ_CATALOG: Final = Step("read catalog", Component.CATALOG_READ)
-WORK: Final = Step("work", Component.RUNTIME)
-READ_METADATA: Final = Step("read table metadata", Component.PER_ATTEMPT_IO)
-WRITE_METADATA: Final = Step("write table metadata", Component.PER_ATTEMPT_IO)
-READ_LIST: Final = Step("read manifest list", Component.PER_ATTEMPT_IO)
-WRITE_LIST: Final = Step("write manifest list", Component.PER_ATTEMPT_IO)
-APPEND_TO_LIST: Final = Step("append to manifest list", Component.PER_ATTEMPT_IO)
-READ_FILES: Final = Step("read manifest files", Component.PER_ATTEMPT_IO)
-WRITE_FILES: Final = Step("write manifest files", Component.PER_ATTEMPT_IO)
-READ_HISTORY: Final = Step("read historical manifest lists", Component.CONFLICT_IO)
-READ_CONFLICTING: Final = Step("read conflicting manifest files", Component.CONFLICT_IO)
-WRITE_MERGED: Final = Step("write merged manifest files", Component.CONFLICT_IO)
-COMMIT: Final = Step("commit", Component.CATALOG_COMMIT)
-BACK_OFF: Final = Step("back off", Component.BACKOFF)
 COMMIT_FAILED: Final = "commit failed"
 
 Observer = Callable[["Transaction", str, float, float, int], None]
@@ -224,6 +205,10 @@ class Transaction(ABC):
         self._written = tuple(sorted(tables_written))
         self._written_partitions = _sorted_partitions(self.partitions_written)
 
+    @property
+    def has_ended(self) -> bool:
+        return self.status in (TransactionStatus.COMMITTED, TransactionStatus.ABORTED)
+
     @abstractmethod
     def can_have_real_conflict(self) -> bool:
         """Return whether data written meanwhile can conflict with this operation's."""
@@ -304,7 +289,8 @@ class Transaction(ABC):
         self.status = TransactionStatus.PENDING
         start: CatalogSnapshot = yield from self._timed(READ_CATALOG, around.catalog.read(self.now_ms))
         if not policy.table_metadata_inlined:
-            yield from self._read_metadata(around, sorted(self.tables_read))
+            for table_id in sorted(self.tables_read):
+                yield from self._read_metadata(around, ATTEMPT.read_metadata, table_id, 1)
         if is_first_run:
             self._start_ms = self.now_ms - self.submit_time_ms
 
@@ -318,9 +304,10 @@ class Transaction(ABC):
         run_commit_start_ms = self.now_ms
         self.attempts = 0
         snapshot = start
-        first_cost = self.get_per_attempt_cost(around.ml_append_mode)
+        cost = self.get_per_attempt_cost(around.ml_append_mode)
+        appends = self.get_per_attempt_cost().manifest_list_writes if around.ml_append_mode else 0
         for table_id in self._written:
-            yield from self._prepare(around, snapshot, table_id, self._all_lists(around, table_id), first_cost)
+            yield from self._prepare(around, snapshot, table_id, self._lists(around, table_id), cost, appends)
 
         while True:
             self.attempts += 1
@@ -379,7 +366,7 @@ class Transaction(ABC):
             self._tell("real conflict", self.now_ms)
             if self.should_abort_on_real_conflict() and around.policy.on_real_conflict != "merge":
                 return VALIDATION_EXCEPTION
-            yield from self._merge_conflicting_manifests(around, overlapping)
+            yield from self._merge_conflicting_manifests(around, snapshot, overlapping)
         else:
             self._counts.false_conflicts += 1
             self._tell("false conflict", self.now_ms)
@@ -430,13 +417,24 @@ class Transaction(ABC):
             charges = [(overlapping[0], snapshot.seq - previous.seq)]
         for table_id, n_snapshots_behind in charges:
             cost = self.get_conflict_cost(n_snapshots_behind, around.ml_append_mode)
-            yield from self._historical_lists(around, snapshot, table_id, cost.historical_ml_reads)
-            yield from self._manifest_files(around, READ_CONFLICTING, WRITE_MERGED, table_id, cost)
+            yield from self._pay_conflict_cost(around, snapshot, table_id, cost)
 
-    def _merge_conflicting_manifests(self, around: _Surroundings, overlapping: tuple[int, ...]) -> Delays:
+    def _pay_conflict_cost(
+        self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int, cost: ConflictCost
+    ) -> Delays:
+        key = (table_id, WHOLE_TABLE)
+        list_bytes = self._list_bytes(around, snapshot, table_id)
+        yield from self._read_metadata(around, CONFLICT.read_metadata, table_id, cost.metadata_reads)
+        yield from self._read_list(around, CONFLICT.read_list, key, list_bytes, cost.manifest_list_reads)
+        yield from self._work_on_manifests(around, CONFLICT, table_id, list_bytes, cost)
+        yield from self._write_list(around, CONFLICT.write_list, key, list_bytes, cost.manifest_list_writes)
+
+    def _merge_conflicting_manifests(
+        self, around: _Surroundings, snapshot: CatalogSnapshot, overlapping: tuple[int, ...]
+    ) -> Delays:
         count = around.policy.conflicting_manifests.sample(around.storage.rng)
         cost = ConflictCost(manifest_file_reads=count, manifest_file_writes=count)
-        yield from self._manifest_files(around, READ_CONFLICTING, WRITE_MERGED, overlapping[0], cost)
+        yield from self._pay_conflict_cost(around, snapshot, overlapping[0], cost)
 
     def _redo(
         self,
@@ -448,22 +446,25 @@ class Transaction(ABC):
     ) -> Delays:
         """Prepare the overlapping tables anew. Appended list entries stay valid unless their data was merged."""
         cost = self.get_redone_attempt_cost(around.ml_append_mode)
+        appends = self.get_redone_attempt_cost().manifest_list_writes if around.ml_append_mode else 0
         entries_stay = around.ml_append_mode and not merged
         if entries_stay:
-            cost = replace(cost, manifest_file_writes=0, manifest_list_writes=0)
+            cost = replace(cost, manifest_file_writes=0)
+            appends = 0
         for table_id in overlapping:
-            if not around.policy.table_metadata_inlined and not entries_stay:
-                yield from self._read_metadata(around, [table_id])
-            if around.policy.list_per == "partition":
-                lists = [(table_id, partition) for partition in self._partitions_behind(table_id, previous, snapshot)]
-            else:
-                lists = self._all_lists(around, table_id)
+            lists = self._lists(around, table_id)
+            if around.policy.list_per == "partition" and around.policy.overlap == "partition":
+                changed = self._partitions_behind(table_id, previous, snapshot)
+                lists = [(table, partition) for table, partition in lists if partition in changed]
             if merged and around.ml_append_mode:
-                around.manifest_lists.counters.manifest_append_orphans += len(lists)
-                self._tentative_entries -= len(lists)
-            yield from self._prepare(around, snapshot, table_id, lists, cost, rewrites=not entries_stay)
+                superseded = min(self._tentative_entries, len(lists))
+                around.manifest_lists.counters.manifest_append_orphans += superseded
+                self._tentative_entries -= superseded
+            if not around.policy.table_metadata_inlined and not entries_stay:
+                yield from self._read_metadata(around, ATTEMPT.read_metadata, table_id, 1)
+            yield from self._prepare(around, snapshot, table_id, lists, cost, appends, keeps_metadata=entries_stay)
 
-    def _all_lists(self, around: _Surroundings, table_id: int) -> list[tuple[int, int]]:
+    def _lists(self, around: _Surroundings, table_id: int) -> list[tuple[int, int]]:
         """Return the manifest lists that hold what this transaction writes to a table."""
         if around.policy.list_per == "table":
             return [(table_id, WHOLE_TABLE)]
@@ -478,36 +479,31 @@ class Transaction(ABC):
         table_id: int,
         lists: list[tuple[int, int]],
         cost: ConflictCost,
+        appends: int,
         *,
-        rewrites: bool = True,
+        keeps_metadata: bool = False,
     ) -> Delays:
-        """Do an attempt's work on one table: read its lists, write manifests, write or append to its lists, metadata.
-
-        Without `rewrites` the entries appended before, and the metadata, still hold.
-        """
-        storage, counts = around.storage, self._counts
+        """Do an attempt's work on one table: read its lists, work on manifests, write or append to its lists."""
         list_bytes = self._list_bytes(around, snapshot, table_id)
+        yield from self._read_metadata(around, ATTEMPT.read_metadata, table_id, cost.metadata_reads)
         known_ends: dict[tuple[int, int], ListEnd] = {}
         for key in lists:
-            for _ in range(cost.manifest_list_reads):
-                yield from self._timed(READ_LIST, storage.read(_list_key(key), list_bytes))
-                counts.manifest_list_reads += 1
+            yield from self._read_list(around, ATTEMPT.read_list, key, list_bytes, cost.manifest_list_reads)
             known_ends[key] = around.manifest_lists.end(key)
-        yield from self._manifest_files(around, READ_FILES, WRITE_FILES, table_id, cost)
+        yield from self._work_on_manifests(around, ATTEMPT, table_id, list_bytes, cost)
         for key in lists:
-            for _ in range(cost.manifest_list_writes):
-                yield from self._timed(WRITE_LIST, storage.write(_list_key(key), list_bytes))
-                counts.manifest_list_writes += 1
-            if around.ml_append_mode and rewrites:
-                yield from self._append_entry(around, key, known_ends[key], list_bytes)
-        if rewrites and not around.policy.table_metadata_inlined:
-            yield from self._timed(
-                WRITE_METADATA, storage.write(f"metadata/{table_id}", around.policy.sizes.table_metadata)
-            )
-            counts.metadata_writes += 1
+            yield from self._write_list(around, ATTEMPT.write_list, key, list_bytes, cost.manifest_list_writes)
+            for _ in range(appends):
+                known_ends[key] = yield from self._append_entry(around, key, known_ends[key], list_bytes)
+        if not around.policy.table_metadata_inlined and not keeps_metadata:
+            write = around.storage.write(f"metadata/{table_id}", around.policy.sizes.table_metadata)
+            yield from self._timed(WRITE_METADATA, write)
+            self._counts.metadata_writes += 1
 
-    def _append_entry(self, around: _Surroundings, key: tuple[int, int], end: ListEnd, list_bytes: int) -> Delays:
-        """Append a tentative entry, again at the new end for as long as the list has moved or is sealed."""
+    def _append_entry(
+        self, around: _Surroundings, key: tuple[int, int], end: ListEnd, list_bytes: int
+    ) -> Generator[float, None, ListEnd]:
+        """Append a tentative entry, again for as long as the list has moved or is sealed; return the end after it."""
         storage, lists = around.storage, around.manifest_lists
         entry_bytes = around.policy.manifest_list_log.entry_bytes
         while True:
@@ -516,7 +512,7 @@ class Transaction(ABC):
             if lists.try_append(key, end):
                 self._counts.manifest_list_appends += 1
                 self._tentative_entries += 1
-                return
+                return ListEnd(end.generation, end.offset + entry_bytes)
             is_sealed, end = lists.is_sealed(key), lists.end(key)
             taken_ms = self.now_ms - before_ms
             failure_ms = storage.sample_append_failure_ms()
@@ -524,8 +520,8 @@ class Transaction(ABC):
                 self._spend(APPEND_TO_LIST, failure_ms - taken_ms)
                 yield failure_ms - taken_ms
             if is_sealed:
-                yield from self._timed(READ_LIST, storage.read(_list_key(key), list_bytes))
-                yield from self._timed(WRITE_LIST, storage.write(_list_key(key), list_bytes))
+                yield from self._timed(ATTEMPT.read_list, storage.read(_list_key(key), list_bytes))
+                yield from self._timed(ATTEMPT.write_list, storage.write(_list_key(key), list_bytes))
                 self._counts.manifest_list_reads += 1
                 self._counts.manifest_list_writes += 1
                 lists.rewrite(key, end.generation)
@@ -535,33 +531,47 @@ class Transaction(ABC):
         sizes = around.policy.sizes
         return sizes.manifest_list + sizes.list_growth * snapshot.tables[table_id].version
 
-    def _read_metadata(self, around: _Surroundings, table_ids: Iterable[int]) -> Delays:
-        for table_id in table_ids:
+    def _read_metadata(self, around: _Surroundings, step: Step, table_id: int, count: int) -> Delays:
+        for _ in range(count):
             yield from self._timed(
-                READ_METADATA, around.storage.read(f"metadata/{table_id}", around.policy.sizes.table_metadata)
+                step, around.storage.read(f"metadata/{table_id}", around.policy.sizes.table_metadata)
             )
             self._counts.metadata_reads += 1
 
-    def _historical_lists(self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int, count: int) -> Delays:
-        list_bytes = self._list_bytes(around, snapshot, table_id)
-        key = _list_key((table_id, WHOLE_TABLE))
-        reads = (around.storage.read(key, list_bytes) for _ in range(count))
-        yield from self._in_batches(around, READ_HISTORY, reads)
-        self._counts.manifest_list_reads += count
-        self._counts.historical_ml_reads += count
-
-    def _manifest_files(
-        self, around: _Surroundings, reading: Step, writing: Step, table_id: int, cost: ConflictCost
+    def _read_list(
+        self, around: _Surroundings, step: Step, key: tuple[int, int], list_bytes: int, count: int
     ) -> Delays:
+        for _ in range(count):
+            yield from self._timed(step, around.storage.read(_list_key(key), list_bytes))
+            self._counts.manifest_list_reads += 1
+
+    def _write_list(
+        self, around: _Surroundings, step: Step, key: tuple[int, int], list_bytes: int, count: int
+    ) -> Delays:
+        for _ in range(count):
+            yield from self._timed(step, around.storage.write(_list_key(key), list_bytes))
+            self._counts.manifest_list_writes += 1
+
+    def _work_on_manifests(
+        self, around: _Surroundings, steps: StorageSteps, table_id: int, list_bytes: int, cost: ConflictCost
+    ) -> Delays:
+        """Read historical lists, then manifest files, then write manifest files: each kind in batches."""
+        storage, counts = around.storage, self._counts
+        if cost.historical_ml_reads:
+            key = _list_key((table_id, WHOLE_TABLE))
+            history = (storage.read(key, list_bytes) for _ in range(cost.historical_ml_reads))
+            yield from self._in_batches(around, steps.read_history, history)
+            counts.manifest_list_reads += cost.historical_ml_reads
+            counts.historical_ml_reads += cost.historical_ml_reads
         key, size_bytes = f"manifest_file/{table_id}", around.policy.sizes.manifest_file
         if cost.manifest_file_reads:
-            reads = (around.storage.read(key, size_bytes) for _ in range(cost.manifest_file_reads))
-            yield from self._in_batches(around, reading, reads)
-            self._counts.manifest_file_reads += cost.manifest_file_reads
+            reads = (storage.read(key, size_bytes) for _ in range(cost.manifest_file_reads))
+            yield from self._in_batches(around, steps.read_files, reads)
+            counts.manifest_file_reads += cost.manifest_file_reads
         if cost.manifest_file_writes:
-            writes = (around.storage.write(key, size_bytes) for _ in range(cost.manifest_file_writes))
-            yield from self._in_batches(around, writing, writes)
-            self._counts.manifest_file_writes += cost.manifest_file_writes
+            writes = (storage.write(key, size_bytes) for _ in range(cost.manifest_file_writes))
+            yield from self._in_batches(around, steps.write_files, writes)
+            counts.manifest_file_writes += cost.manifest_file_writes
 
     def _in_batches(
         self, around: _Surroundings, step: Step, operations: Iterable[Generator[float, None, StorageResult]]

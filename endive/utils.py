@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -17,16 +16,6 @@ def get_git_sha() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  (no input)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a small text file so that it is either whole or not there."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def format_duration(duration_ms: float) -> str:

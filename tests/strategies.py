@@ -175,7 +175,7 @@ def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[
         catalog.pop("append", None)
         catalog["latency_ms"] = draw(milliseconds(1.0, 60.0))
     artifacts = ["metadata", "manifest_list", "manifest_file"]
-    if catalog["type"] != "instant":
+    if "latency_ms" not in catalog:
         artifacts.append("catalog")
     storage["latency"] = {
         artifact: _without_none(

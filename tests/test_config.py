@@ -230,6 +230,11 @@ REFUSALS = [
         "",
         ['catalog.provider = "s3"', 'catalog.type = "instant"'],
     ),
+    (
+        ["catalog.latency_ms = 3", 'storage.latency.catalog.read = {distribution = "fixed", value = 1}'],
+        "",
+        ["storage.latency.catalog", "catalog.latency_ms"],
+    ),
     (["catalog = {num_groups = 2, num_tables = 4}"], "", ["catalog.num_groups = 2", 'catalog.scope = "group"']),
     (
         ['catalog = {num_groups = 5, num_tables = 4, scope = "group"}'],
@@ -362,6 +367,25 @@ def test_hash_is_twelve_digits_and_ignores_what_does_not_change_results() -> Non
 @pytest.mark.parametrize(
     "line",
     [
+        "catalog.append.entry_bytes = 7",
+        "catalog.group_seed = 3",
+        "transaction.retry_backoff.base_ms = 3",
+        "transaction.max_restarts = 2",
+        "transaction.conflicting_manifests.max = 3",
+        "transaction.manifest_list_entry_bytes = 3",
+        'transaction = {conflict_detector = "probabilistic"}',
+    ],
+)
+def test_hash_leaves_out_keys_that_decide_nothing_here(line: str) -> None:
+    data = with_changes() | {}
+    for table, values in tomllib.loads(line).items():
+        data[table] = data.get(table, {}) | values
+    assert compute_experiment_hash(data) == hash_of()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         "simulation.drain = true",
         "transaction.retry = 11",
         "catalog.num_tables = 2",
@@ -441,6 +465,15 @@ def test_floors_above_medians_and_partitions_without_use_are_warned_of() -> None
     assert any("manifest list" in line and "30.2 ms" in line and "43 ms" in line for line in warnings)
     assert any("transaction.partitions.per_txn" in line for line in warnings)
     assert not list(warnings_of(parse_settings(with_changes('storage.profile = "2025-12"'))))
+
+
+def test_floors_are_warned_of_only_where_they_act() -> None:
+    replaced = 'storage = {provider = "s3", latency.manifest_list.write = {distribution = "fixed", value = 50}}'
+    warnings = list(warnings_of(parse_settings(with_changes(replaced, without="storage"))))
+    assert not any("manifest list" in line for line in warnings)
+    assert any("manifest file" in line for line in warnings)
+    elsewhere = list(warnings_of(parse_settings(with_changes('catalog.provider = "gcp"'))))
+    assert elsewhere == []
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "examples").glob("*.toml")), ids=lambda path: path.name)

@@ -15,7 +15,17 @@ from endive.results import COLUMNS
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
-MODEL = ("storage", "catalog", "transaction", "conflict_detector", "workload", "policy", "manifest_list")
+MODEL = (
+    "storage",
+    "catalog",
+    "transaction",
+    "operation_costs",
+    "conflict_detector",
+    "workload",
+    "policy",
+    "manifest_list",
+    "steps",
+)
 MODEL_MAY_IMPORT = {*MODEL, "random_streams", ""}
 
 

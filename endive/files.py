@@ -1,0 +1,81 @@
+"""Files that are whole or not there: written under another name, and given their own when complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+
+class UnwritableOutputError(Exception):
+    """A file cannot be made where it was asked for."""
+
+
+class UnfinishedFile:
+    """A file on its way to `path`. `commit()` gives it its name; `discard()` removes it if it has none yet."""
+
+    def __init__(self, path: Path) -> None:
+        if path.is_dir():
+            raise UnwritableOutputError(f"{path}: is a directory; name a file")
+        if path.parent.exists() and not path.parent.is_dir():
+            raise UnwritableOutputError(f"{path}: cannot be written: {path.parent} is not a directory")
+        self.path = path
+        self._unfinished = path.with_name(f".{path.name}.{_this_host()}.{os.getpid()}.unfinished")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(path)
+            self.stream: BinaryIO = self._unfinished.open("wb")
+        except OSError as error:
+            raise UnwritableOutputError(f"{path}: cannot be written: {error.strerror}") from error
+
+    def commit(self) -> None:
+        """Bring the content to the disk, then the file to its name."""
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
+        self.stream.close()
+        self._unfinished.replace(self.path)
+
+    def discard(self, error: BaseException | None = None) -> None:
+        """Remove what was not committed; let an error of the file system name the file."""
+        with contextlib.suppress(OSError):
+            self.stream.close()
+        self._unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(self.path)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that appears under its name if the block ends without an error."""
+    unfinished = UnfinishedFile(path)
+    try:
+        yield unfinished.stream
+        unfinished.commit()
+    except BaseException as error:
+        unfinished.discard(error)
+        raise
+
+
+def _this_host() -> str:
+    return socket.gethostname().replace(".", "-")
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what killed processes of this machine left of `path`."""
+    for abandoned in path.parent.glob(f".{path.name}.{_this_host()}.*.unfinished"):
+        owner = abandoned.name.split(".")[-2]
+        if owner.isdigit() and not _is_running(int(owner)):
+            abandoned.unlink(missing_ok=True)
+
+
+def _is_running(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
