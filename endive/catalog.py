@@ -501,7 +501,8 @@ class AppendCatalog(_StoredCatalog):
             before_ms = self._effect_point * latency_ms
             if before_ms:
                 yield before_ms
-            if not state.log_sealed and offset == state.log_offset:
+            if offset == state.log_offset:
+                assert not state.log_sealed, "who knows the end of a sealed log knows of the seal, and compacts"
                 break
             state.counters.append_physical_failure += 1
             physical_failures += 1

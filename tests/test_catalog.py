@@ -184,6 +184,21 @@ def test_effect_point_is_a_share() -> None:
         InstantCatalog(1, (1,), effect_point=1.5)
 
 
+@pytest.mark.parametrize(
+    ("effect_point", "failure_ms", "expected_ms"),
+    [(1.0, 7.0, 7.0), (1.0, 2.0, 5.0), (0.5, 2.0, 2.5), (0.5, 4.0, 4.0), (0.0, 2.0, 2.0)],
+)
+def test_a_failure_is_known_at_its_latency_but_not_before_it_is_decided(
+    effect_point: float, failure_ms: float, expected_ms: float
+) -> None:
+    """Compare-and-swap 5 ms: the answer comes at max(f·L, L of failure)."""
+    storage = fixed_storage(cas_failure_ms=failure_ms)
+    catalog = CASCatalog(storage, 4, PARTITIONS, effect_point=effect_point)
+    base = read(catalog)
+    assert succeeds(catalog, intend(base, None, 0))
+    assert run_generator(submit(catalog, intend(base, None, 0))) == (expected_ms, CommitResult(False, expected_ms))
+
+
 class TestAppendLog:
     """read 10 ms, append 4 ms, compare-and-swap 5 ms, failed append 50 ms where given."""
 
@@ -220,6 +235,20 @@ class TestAppendLog:
         elapsed_ms, result = run_generator(submit(catalog, intend(base, None, 1)))
         assert (elapsed_ms, result) == (4.0, CommitResult(False, 4.0, physical_failures=1))
         assert (catalog.seq, read(catalog).log_offset) == (1, 100)
+
+    def test_the_retry_after_the_last_allowed_one_is_not_made(self) -> None:
+        """A rival lands before each append: with one retry allowed, the second miss is the end."""
+        for allowed, misses in ((1, 2), (2, 3)):
+            catalog = AppendCatalog(fixed_storage(), 4, PARTITIONS, log=AppendLog(max_physical_retries=allowed))
+            commit = submit(catalog, intend(read(catalog), None, 1, txn_id=2))
+            result = None
+            while result is None:
+                assert succeeds(catalog, intend(read(catalog), None, 0))
+                try:
+                    next(commit)
+                except StopIteration as stop:
+                    result = stop.value
+            assert result == CommitResult(False, 4.0 * misses, physical_failures=misses)
 
     @pytest.mark.parametrize(
         ("log", "entries_to_seal"),
