@@ -25,7 +25,7 @@ catalog = { num_tables = 4, partitions.num_partitions = 8 }
 
 [transaction]
 runtime = { median = 3_000, sigma = 0.8, min = 500 }
-inter_arrival.scale = 60
+inter_arrival.scale = 70
 operation_types = { fast_append = 0.8, merge_append = 0.1, validated_overwrite = 0.1 }
 partitions.per_txn = 1
 """

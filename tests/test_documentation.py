@@ -71,6 +71,18 @@ def test_every_column_is_documented() -> None:
         assert f"`{column.name}`" in page, column.name
 
 
+def test_the_protocol_table_has_the_rows_of_the_script_that_made_it() -> None:
+    page = (REPOSITORY / "docs" / "guides" / "protocols.md").read_text()
+    script = REPOSITORY / "examples" / "protocols.py"
+    specification = importlib.util.spec_from_file_location("protocols", script)
+    assert specification is not None
+    assert specification.loader is not None
+    protocols = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(protocols)
+    rows = re.findall(r"^\| (.+?) \| [0-9.]+ \|", page, re.MULTILINE)
+    assert rows == list(protocols.PROTOCOLS)
+
+
 def test_the_changelog_knows_this_version() -> None:
     assert f"## {__version__}" in (REPOSITORY / "CHANGELOG.md").read_text()
 
