@@ -217,7 +217,13 @@ def start_long_run(folder: Path) -> subprocess.Popen[str]:
     """Start a run of minutes, and wait until it is writing."""
     (folder / "cfg.toml").write_text(LONG + '[experiment]\nlabel = "long"\n')
     command = [sys.executable, "-m", "endive.main", "run", "cfg.toml"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job's children ignore it
+    )
     deadline = time.monotonic() + 60.0
     while not list(folder.rglob("*.unfinished")):
         assert time.monotonic() < deadline
@@ -230,7 +236,7 @@ def start_long_run(folder: Path) -> subprocess.Popen[str]:
 def test_a_killed_run_leaves_nothing_that_looks_complete(folder: Path) -> None:
     process = start_long_run(folder)
     process.kill()
-    process.communicate()
+    process.communicate(timeout=60)
     assert not list(folder.rglob("results.parquet"))
     left = [name for name in files(folder) if not name.endswith((".unfinished", "cfg.toml", "version.txt"))]
     assert left == []
@@ -239,7 +245,7 @@ def test_a_killed_run_leaves_nothing_that_looks_complete(folder: Path) -> None:
 def test_the_next_run_removes_what_a_killed_one_left(folder: Path) -> None:
     process = start_long_run(folder)
     process.kill()
-    process.communicate()
+    process.communicate(timeout=60)
     left = next(folder.rglob("*.unfinished"))
     target = left.with_name("results.parquet")
     (folder / "cfg.toml").write_text(CONFIG)
@@ -250,7 +256,7 @@ def test_the_next_run_removes_what_a_killed_one_left(folder: Path) -> None:
 def test_an_interrupted_run_says_so_and_leaves_no_file(folder: Path) -> None:
     process = start_long_run(folder)
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate()
+    _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
     assert complaint.splitlines()[-1] == "endive: interrupted; nothing was written"
     assert "Traceback" not in complaint
