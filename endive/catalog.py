@@ -11,7 +11,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, Literal, Self, get_args
+from typing import Final, Literal, Self
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from endive.random_streams import Source, SubstreamFamily, new_random_state
 from endive.storage import LatencyDistribution, StorageProvider, StorageResult
 
 Scope = Literal["catalog", "group", "table", "partition"]
-SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 CATALOG_KEY: Final = "catalog/pointer"
 LOG_KEY: Final = "catalog/log"
@@ -240,9 +239,10 @@ class _CatalogState:
             now, then = self.tables[table_id], base.tables[table_id]
             if now.version == then.version:
                 continue
-            if partitions is None:
+            touched_partitions = None if partitions is None else partitions.get(table_id)
+            if touched_partitions is None:
                 return False
-            for partition_id in partitions.get(table_id, ()):
+            for partition_id in touched_partitions:
                 if now.partition_versions[partition_id] != then.partition_versions[partition_id]:
                     return False
         return True
@@ -253,11 +253,12 @@ class _CatalogState:
         partitions = None if intention is None else intention.partitions_written
         for table_id in writes:
             table = tables[table_id]
-            if partitions is None:
+            written = None if partitions is None else partitions.get(table_id)
+            if written is None:
                 versions = tuple(version + 1 for version in table.partition_versions)
             else:
                 changed = list(table.partition_versions)
-                for partition_id in partitions.get(table_id, ()):
+                for partition_id in written:
                     changed[partition_id] += 1
                 versions = tuple(changed)
             tables[table_id] = TableMetadata(table_id, table.version + 1, table.num_partitions, versions)
@@ -556,13 +557,16 @@ class AppendCatalog(_StoredCatalog):
         if before_ms:
             yield before_ms
         state = self._state
-        if state.log_sealed:
+        failure_ms = None
+        if not state.log_sealed:
+            failure_ms = None if self._log.compaction_latency else self._storage.sample_cas_failure_ms()
+        else:
             state.log_sealed = False
             state.checkpoint_offset = state.log_offset
             state.entries_since_checkpoint = 0
             state.counters.append_compactions_completed += 1
         offset = state.log_offset
-        after_ms = latency_ms - before_ms
+        after_ms = latency_ms - before_ms if failure_ms is None else max(before_ms, failure_ms) - before_ms
         if after_ms:
             yield after_ms
-        return latency_ms, offset
+        return before_ms + after_ms, offset

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -125,7 +124,7 @@ def load_settings(config_path: str | Path) -> Settings:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError([f"{path}: is not TOML: {error}"]) from error
     try:
         return parse_settings(data)
@@ -179,7 +178,10 @@ def _catalog_profile(settings: Settings) -> ProviderProfile:
 def _normalized(given: Settings) -> Settings:
     """Leave out what says the same as leaving it out, so that equal simulations have equal settings."""
     settings = _without_unused(given)
-    catalog, partitions = settings.catalog, settings.catalog.partitions
+    catalog, partitions, txn = settings.catalog, settings.catalog.partitions, settings.transaction
+    streams = tuple(_plain_stream(effective_stream(settings, stream)) for stream in settings.streams)
+    if streams:
+        txn = txn.model_copy(update=dict.fromkeys(StreamFields.model_fields))
     per_table = partitions.per_table
     if per_table is not None and len(set(per_table)) == 1:
         partitions = partitions.model_copy(update={"num_partitions": per_table[0], "per_table": None})
@@ -188,14 +190,15 @@ def _normalized(given: Settings) -> Settings:
             "type": None if catalog.type == _inferred_type(settings) else catalog.type,
             "scope": None if catalog.scope == _inferred_scope(settings) else catalog.scope,
             "provider": None if catalog.provider == settings.storage.provider else catalog.provider,
+            "latency_ms": None if catalog.type == "instant" and catalog.latency_ms == 1.0 else catalog.latency_ms,
             "partitions": partitions,
         }
     )
     return settings.model_copy(
         update={
             "catalog": normalized_catalog,
-            "transaction": _with_ordered_operations(settings.transaction),
-            "streams": tuple(_with_ordered_operations(stream) for stream in settings.streams),
+            "transaction": _plain_stream(txn),
+            "streams": streams,
         }
     )
 
@@ -226,14 +229,19 @@ def _with_defaults(table: Table, unused: Mapping[str, bool]) -> Table:
     return table.model_copy(update={name: fields[name].default for name, is_unused in unused.items() if is_unused})
 
 
-def _with_ordered_operations(stream: Stream) -> Stream:
-    """Put operation types in one order, whatever that of the file, without those of weight zero."""
-    if stream.operation_types is None:
-        return stream
-    weights = stream.operation_types
-    names = [*BUILT_IN_OPERATIONS, *sorted(set(weights) - set(BUILT_IN_OPERATIONS))]
-    ordered = {name: weights[name] for name in names if weights.get(name, 0.0) > 0.0}
-    return stream.model_copy(update={"operation_types": None if ordered == DEFAULT_WEIGHTS else ordered})
+def _plain_stream(stream: Stream) -> Stream:
+    """Put operation types in one order, whatever that of the file, and leave out what repeats a default."""
+    updates: dict[str, Any] = {}
+    for name in ("tables", "partitions"):
+        selection = getattr(stream, name)
+        if selection is not None and selection.selector != "zipf":
+            updates[name] = _with_defaults(selection, {"alpha": True})
+    if stream.operation_types is not None:
+        weights = stream.operation_types
+        names = [*BUILT_IN_OPERATIONS, *sorted(set(weights) - set(BUILT_IN_OPERATIONS))]
+        ordered = {name: weights[name] for name in names if weights.get(name, 0.0) > 0.0}
+        updates["operation_types"] = None if ordered == DEFAULT_WEIGHTS else ordered
+    return stream.model_copy(update=updates)
 
 
 def changed_settings(settings: Settings) -> dict[str, Any]:
@@ -290,17 +298,39 @@ def compute_experiment_hash(config: Settings | Mapping[str, Any]) -> str:
 
 def resolved_lines(settings: Settings) -> Iterator[str]:
     """Yield every setting in force as a line of TOML, those that are the default marked so."""
+    catalog = settings.catalog.model_copy(
+        update={
+            "type": catalog_type(settings),
+            "scope": catalog_scope(settings),
+            "latency_ms": 1.0 if _takes_default_latency(settings) else settings.catalog.latency_ms,
+        }
+    )
     in_force = settings.model_copy(
         update={
-            "catalog": settings.catalog.model_copy(
-                update={"type": catalog_type(settings), "scope": catalog_scope(settings)}
-            )
+            "catalog": catalog,
+            "transaction": settings.transaction if settings.streams else _filled_stream(settings.transaction),
+            "streams": tuple(_filled_stream(stream) for stream in settings.streams),
         }
     )
     given = dict(dotted_lines(_changed(settings)))
     for key, value in dotted_lines(in_force.model_dump(exclude_none=True)):
         if value not in ("{}", "[]"):
             yield f"{key} = {value}" + ("" if key in given else "  # default")
+
+
+def _takes_default_latency(settings: Settings) -> bool:
+    return catalog_type(settings) == "instant" and settings.catalog.latency_ms is None
+
+
+def _filled_stream(stream: Stream) -> Stream:
+    """Write out what a stream leaves to the defaults."""
+    return stream.model_copy(
+        update={
+            "operation_types": stream.operation_types or DEFAULT_WEIGHTS,
+            "tables": stream.tables or SelectionSettings(),
+            "partitions": stream.partitions or PartitionSelectionSettings(),
+        }
+    )
 
 
 def warnings_of(settings: Settings) -> Iterator[str]:
@@ -318,40 +348,29 @@ def warnings_of(settings: Settings) -> Iterator[str]:
 def _floor_warnings(settings: Settings) -> Iterator[str]:
     """Yield the operations whose median is below the provider's floor: most of their samples equal the floor."""
     storage, catalog, sizes = _build_storage(settings), settings.catalog, settings.manifests
-    list_write, file_write = storage.latency_of("manifest_list", "write"), storage.latency_of("manifest_file", "write")
-    suspects: list[tuple[ProfiledStorage, str, LatencyDistribution | None, int]] = [
-        (
-            storage,
-            f"writing a manifest list of {sizes.manifest_list_bytes} bytes",
-            list_write,
-            sizes.manifest_list_bytes,
-        ),
-        (
-            storage,
-            f"writing a manifest file of {sizes.manifest_file_bytes} bytes",
-            file_write,
-            sizes.manifest_file_bytes,
-        ),
-        (storage, "reading a manifest list", storage.latency_of("manifest_list", "read"), sizes.manifest_list_bytes),
-    ]
+    suspects: list[tuple[ProfiledStorage, str, LatencyDistribution, int]] = []
+    objects = {"manifest_list": sizes.manifest_list_bytes, "manifest_file": sizes.manifest_file_bytes}
+    if not catalog.table_metadata_inlined:
+        objects["metadata"] = sizes.table_metadata_bytes
+    for artifact, size_bytes in objects.items():
+        title = f"{artifact.replace('_', ' ')} of {size_bytes} bytes"
+        suspects.append((storage, f"reading a {title}", storage.latency_of(artifact, "read"), size_bytes))
+        suspects.append((storage, f"writing a {title}", storage.latency_of(artifact, "write"), size_bytes))
     if catalog_type(settings) != "instant" and catalog.latency_ms is None:
         place = storage if catalog.provider is None else _build_storage(settings, catalog.provider)
         suspects.append((place, "reading the catalog", place.latency_of("catalog", "read"), sizes.catalog_entry_bytes))
-        swap = place.profile.cas if catalog_type(settings) == "cas" else place.profile.append
-        suspects.append((place, "committing to the catalog", swap, sizes.catalog_entry_bytes))
+        profiled = place.profile.cas if catalog_type(settings) == "cas" else place.profile.append
+        replaced = place.artifacts.get("catalog", ArtifactLatency()).write
+        commit = replaced or profiled
+        assert commit is not None
+        suspects.append((place, "committing to the catalog", commit, sizes.catalog_entry_bytes))
     for provider, what, distribution, size_bytes in suspects:
-        median = _median(distribution, size_bytes)
-        if median is not None and median < provider.min_latency_ms:
+        median = distribution.median_ms(size_bytes)
+        if median < provider.min_latency_ms:
             yield (
                 f"provider {provider.name}: {what} has a median of {median:.3g} ms, below the floor of "
                 f"{provider.min_latency_ms:g} ms; most of these take the floor"
             )
-
-
-def _median(distribution: LatencyDistribution | None, size_bytes: int) -> float | None:
-    if isinstance(distribution, SizeBasedLatency):
-        return distribution.median_ms(size_bytes)
-    return math.exp(distribution.mu) if isinstance(distribution, LognormalLatency) else None
 
 
 def build_simulation_config(settings: Settings, *, seed_override: int | None = None) -> SimulationConfig:

@@ -68,6 +68,8 @@ def to_toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     except TypeError:
         return str(value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def toml_key(part: str) -> str:
@@ -147,6 +149,8 @@ def _without_union_tags(location: Sequence[int | str], data: Any) -> list[int | 
     """Drop the parts of a location that name no key of `data`, unless it is the last (a missing key)."""
     parts: list[int | str] = []
     for position, part in enumerate(location):
+        if part == "[key]":
+            break
         if isinstance(data, Mapping) and part in data:
             data = data[str(part)]
         elif isinstance(data, list) and isinstance(part, int) and part < len(data):

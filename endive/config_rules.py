@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Final
 
 from endive.catalog import assign_groups
 from endive.config_errors import REQUIRED, Problem
@@ -20,7 +21,8 @@ from endive.settings import (
 )
 from endive.storage import ProviderProfile
 
-BUILT_IN_OPERATIONS = ("fast_append", "merge_append", "validated_overwrite")
+BUILT_IN_OPERATIONS: Final = ("fast_append", "merge_append", "validated_overwrite")
+PARTITIONS_MOST: Final = 10_000_000
 
 
 def find_problems(settings: Settings, storage: ProviderProfile, catalog: ProviderProfile) -> Iterator[Problem]:
@@ -87,6 +89,11 @@ def _empirical_problems(key: str, table: EmpiricalSettings) -> Iterator[Problem]
 def _topology_problems(settings: Settings) -> Iterator[Problem]:
     catalog = settings.catalog
     partitions = catalog.partitions
+    total = sum(partitions.per_table or (partitions.num_partitions * catalog.num_tables,))
+    if total > PARTITIONS_MOST:
+        yield Problem(
+            "catalog.partitions", _given(partitions), f"{total:,} in all; must be at most {PARTITIONS_MOST:,}"
+        )
     if partitions.per_table is not None:
         if "num_partitions" in partitions.model_fields_set:
             yield Problem(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import socket
 from collections.abc import Iterator
@@ -18,8 +19,12 @@ class UnfinishedFile:
     """A file on its way to `path`. `commit()` gives it its name; `discard()` removes it if it has none yet."""
 
     def __init__(self, path: Path) -> None:
+        if path.is_symlink():
+            path = path.resolve()
         if path.is_dir():
             raise UnwritableOutputError(f"{path}: is a directory; name a file")
+        if path.exists() and not path.is_file():
+            raise UnwritableOutputError(f"{path}: is not a regular file, and cannot be replaced by one")
         if path.parent.exists() and not path.parent.is_dir():
             raise UnwritableOutputError(f"{path}: cannot be written: {path.parent} is not a directory")
         self.path = path
@@ -30,6 +35,8 @@ class UnfinishedFile:
             self.stream: BinaryIO = self._unfinished.open("wb")
         except OSError as error:
             raise UnwritableOutputError(f"{path}: cannot be written: {error.strerror}") from error
+        except ValueError as error:
+            raise UnwritableOutputError(f"{str(path)!r}: cannot be written: {error}") from error
 
     def commit(self) -> None:
         """Bring the content to the disk, then the file to its name."""
@@ -65,7 +72,7 @@ def _this_host() -> str:
 
 def _remove_abandoned(path: Path) -> None:
     """Remove what killed processes of this machine left of `path`."""
-    for abandoned in path.parent.glob(f".{path.name}.{_this_host()}.*.unfinished"):
+    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.{_this_host()}.*.unfinished"):
         owner = abandoned.name.split(".")[-2]
         if owner.isdigit() and not _is_running(int(owner)):
             abandoned.unlink(missing_ok=True)

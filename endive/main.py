@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import secrets
 import sys
@@ -23,6 +25,8 @@ DONE: Final = 0
 FAILED: Final = 1
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
+
+_SEED_MAX: Final = 2**63 - 1
 
 _EPILOG = """\
 examples:
@@ -69,16 +73,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _seed(text: str) -> int:
-    from endive.random_streams import SEED_MAX
-
-    if not text.isascii() or not text.isdigit() or int(text) > SEED_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {SEED_MAX}")
+    if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > _SEED_MAX:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to {_SEED_MAX}")
     return int(text)
 
 
 def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 999999999")
     return int(text)
 
 
@@ -137,17 +139,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = build_parser().parse_args(arguments)
+    debug = False
     try:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        options = build_parser().parse_args(arguments)
+        debug = options.debug
         options.handler(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except KeyboardInterrupt:
-        print("endive: interrupted; nothing was written", file=sys.stderr)
+        print("endive: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
     except Exception as error:
-        if options.debug:
+        if debug:
             raise
         return _explain(error)
     return DONE
@@ -166,7 +174,7 @@ def _explain(error: Exception) -> int:
         return BAD_INPUT
     where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
     what = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-    print(f"endive: failed: {where}{what}; nothing was written (--debug shows where)", file=sys.stderr)
+    print(f"endive: failed: {where}{what} (--debug shows where)", file=sys.stderr)
     return FAILED
 
 
@@ -184,7 +192,10 @@ def _run(options: argparse.Namespace) -> None:
     started_s = time.perf_counter()
     try:
         statistics = simulation.run(
-            engine=options.engine, output=output, progress=None if progress is None else progress.update
+            engine=options.engine,
+            output=output,
+            progress=None if progress is None else progress.update,
+            keep_transactions=False,
         )
     finally:
         if progress is not None:
@@ -254,16 +265,24 @@ def _check(options: argparse.Namespace) -> None:
 
 def _trace(options: argparse.Namespace) -> None:
     from endive.config import build_simulation_config, load_settings
+    from endive.config_errors import ConfigError
+    from endive.files import whole_file
     from endive.simulation import Simulation
     from endive.trace import TraceRecorder, write_chrome_trace, write_event_log
 
+    if options.events is not None and options.events.resolve() == options.output.resolve():
+        raise ConfigError([f"trace: --events {options.events} is the same file as --output; name another"])
     settings = load_settings(options.config)
     seed = _choose_seed(options.seed, settings)
     recorder = TraceRecorder(options.transactions)
-    Simulation(build_simulation_config(settings, seed_override=seed)).run(recorder=recorder)
-    write_chrome_trace(recorder, options.output)
-    if options.events is not None:
-        write_event_log(recorder, options.events)
+    simulation = Simulation(build_simulation_config(settings, seed_override=seed))
+    with contextlib.ExitStack() as outputs:
+        trace = outputs.enter_context(whole_file(options.output))
+        events = None if options.events is None else outputs.enter_context(whole_file(options.events))
+        simulation.run(recorder=recorder, keep_transactions=False)
+        write_chrome_trace(recorder, trace)
+        if events is not None:
+            write_event_log(recorder, events)
     written = options.output if options.events is None else f"{options.output} and {options.events}"
     print(f"{len(recorder.events):,} events of {recorder.recorded:,} transactions in {written} (seed {seed})")
 

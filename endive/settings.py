@@ -1,6 +1,6 @@
 """The shape of a configuration file: every key, its type, its range and its default, each told once.
 
-What only several keys together can break is checked in `config`. Durations are milliseconds unless a name
+What only several keys together can break is checked in `config_rules`. Durations are milliseconds unless a name
 says otherwise.
 """
 
@@ -27,13 +27,16 @@ ProviderName = Literal["s3", "s3x", "azure", "azurex", "gcp", "instant"]
 ProfileName = Literal["2025-06", "2025-12"]
 CatalogType = Literal["cas", "append", "instant"]
 
-Milliseconds = Annotated[float, Field(ge=0)]
-PositiveMilliseconds = Annotated[float, Field(gt=0)]
+Milliseconds = Annotated[float, Field(ge=0, le=1e15)]
+PositiveMilliseconds = Annotated[float, Field(gt=0, le=1e15)]
+Sigma = Annotated[float, Field(ge=0, le=20)]
+Exponent = Annotated[float, Field(ge=0, le=100)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 PositiveFraction = Annotated[float, Field(gt=0, le=1)]
-Rate = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=0)]
-PositiveCount = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0, le=1e9)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+PositiveCount = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Population = Annotated[int, Field(ge=1, le=1_000_000)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
@@ -66,7 +69,7 @@ class LognormalSettings(SettingsTable):
     """Median, in milliseconds. Give this or `mean`."""
     mean: PositiveMilliseconds | None = None
     """Mean before the floor, in milliseconds. Give this or `median`."""
-    sigma: Annotated[float, Field(ge=0)]
+    sigma: Sigma
     """Standard deviation of the logarithm."""
     min: Milliseconds = 0.0
     """Floor, in milliseconds."""
@@ -214,9 +217,9 @@ class StorageSettings(SettingsTable):
 class PartitionSettings(SettingsTable):
     """Partitions of the tables."""
 
-    num_partitions: PositiveCount = 1
+    num_partitions: Population = 1
     """Partitions of every table."""
-    per_table: Annotated[tuple[PositiveCount, ...], Field(strict=False, min_length=1)] | None = None
+    per_table: Annotated[tuple[Population, ...], Field(strict=False, min_length=1)] | None = None
     """Partitions of each table, instead of `num_partitions`."""
 
 
@@ -244,7 +247,7 @@ class CatalogSettings(SettingsTable):
     """The store that the catalog is on, if not the tables'."""
     latency_ms: PositiveMilliseconds | None = None
     """The one latency of a catalog service, instead of a store's; 1 for `type = "instant"`."""
-    num_tables: PositiveCount = 1
+    num_tables: Population = 1
     """How many tables there are."""
     partitions: PartitionSettings = PartitionSettings()
     """How many partitions they have."""
@@ -269,7 +272,7 @@ class SelectionSettings(SettingsTable):
     """How many each transaction reads."""
     selector: Literal["uniform", "zipf"] = "uniform"
     """How they are chosen."""
-    alpha: Rate = 1.5
+    alpha: Exponent = 1.5
     """Exponent of `selector = "zipf"`."""
     write_fraction: PositiveFraction = 1.0
     """The share of those read that are written; at least one is."""
@@ -282,7 +285,7 @@ class PartitionSelectionSettings(SettingsTable):
     """How many each transaction reads in a table. Without it partitions are not tracked: all overlap."""
     selector: Literal["uniform", "zipf"] = "uniform"
     """How they are chosen."""
-    alpha: Rate = 1.5
+    alpha: Exponent = 1.5
     """Exponent of `selector = "zipf"`."""
     write_fraction: PositiveFraction = 1.0
     """The share of those read that are written; at least one is."""
@@ -295,7 +298,7 @@ class BackoffSettings(SettingsTable):
     """Whether it sleeps at all."""
     base_ms: Milliseconds = 10.0
     """Before the first retry."""
-    multiplier: Annotated[float, Field(ge=1)] = 2.0
+    multiplier: Annotated[float, Field(ge=1, le=1e9)] = 2.0
     """Growth from retry to retry."""
     max_ms: Milliseconds = 5000.0
     """Longest sleep, before jitter."""
@@ -358,7 +361,7 @@ class StreamFields(SettingsTable):
 
     inter_arrival: ArrivalSettings | None = None
     """Time between arrivals."""
-    clients: PositiveCount | None = None
+    clients: Population | None = None
     """Clients that each wait for their transaction to end, think, and submit the next."""
     think_time: DistributionSettings | None = None
     """How long a client thinks."""
@@ -446,7 +449,7 @@ class Settings(SettingsTable):
     """The store."""
     catalog: CatalogSettings = CatalogSettings()
     """The catalog."""
-    transaction: TransactionSettings
+    transaction: TransactionSettings = TransactionSettings()
     """The transactions."""
     manifests: ManifestSettings = ManifestSettings()
     """The objects."""

@@ -255,10 +255,12 @@ class Simulation:
         output: str | Path | None = None,
         progress: Progress | None = None,
         recorder: Recorder | None = None,
+        keep_transactions: bool = True,
     ) -> Statistics:
         """Simulate, and return what was found.
 
-        With `output`, rows go to that results file as the run goes, and are not kept. `progress` is called
+        With `output`, rows go to that results file as the run goes, and are not kept; nor are they without
+        `keep_transactions`. `progress` is called
         with the simulated time in milliseconds and the statistics so far, every few thousand events. A
         `recorder` sees every transaction as it is submitted, and ends the run when it has seen enough.
         """
@@ -266,7 +268,8 @@ class Simulation:
             raise ValueError(f"engine is {engine!r}; allowed is 'reference'")
         if output is None:
             statistics = Statistics()
-            _SimPyRun(self.config, statistics, statistics.record_transaction, progress, recorder).run()
+            keep = statistics.record_transaction if keep_transactions else statistics.count_transaction
+            _SimPyRun(self.config, statistics, keep, progress, recorder).run()
             return statistics
         with ResultsWriter(Path(output)) as writer:
             statistics = Statistics()

@@ -50,7 +50,7 @@ ATTEMPT: Final = StorageSteps(
     Step("write manifest list", Component.PER_ATTEMPT_IO),
 )
 CONFLICT: Final = StorageSteps(
-    Step("read table metadata of missed commits", Component.CONFLICT_IO),
+    Step("read table metadata of missed commits", Component.PER_ATTEMPT_IO),
     Step("read manifest list of missed commits", Component.CONFLICT_IO),
     Step("read historical manifest lists", Component.CONFLICT_IO),
     Step("read conflicting manifest files", Component.CONFLICT_IO),

@@ -45,9 +45,13 @@ class LatencyDistribution(ABC):
         """Draw the duration of moving `size_bytes`, in milliseconds; most distributions do not depend on it."""
         return self.sample(rng)
 
-    @abstractmethod
     def mean_ms(self) -> float:
         """Return the expected value of `sample`, floor included, in milliseconds."""
+        raise NotImplementedError(f"{type(self).__name__} does not tell its mean")
+
+    def median_ms(self, size_bytes: int = 0) -> float:
+        """Return the median of moving `size_bytes`, before the floor, in milliseconds."""
+        raise NotImplementedError(f"{type(self).__name__} does not tell its median")
 
 
 def _normal_cdf(z: float) -> float:
@@ -73,6 +77,9 @@ class FixedLatency(LatencyDistribution):
     def sample(self, rng: np.random.RandomState) -> float:
         return self.latency_ms
 
+    def median_ms(self, size_bytes: int = 0) -> float:
+        return self.latency_ms
+
     def mean_ms(self) -> float:
         return self.latency_ms
 
@@ -96,6 +103,9 @@ class LognormalLatency(LatencyDistribution):
     def sample(self, rng: np.random.RandomState) -> float:
         return max(self.min_latency_ms, math.exp(self.mu + self.sigma * rng.standard_normal()))
 
+    def median_ms(self, size_bytes: int = 0) -> float:
+        return math.exp(self.mu)
+
     def mean_ms(self) -> float:
         return _floored_lognormal_mean(self.mu, self.sigma, self.min_latency_ms)
 
@@ -114,8 +124,7 @@ class SizeBasedLatency(LatencyDistribution):
         """Return the same model for an object of `size_bytes`."""
         return replace(self, size_bytes=size_bytes)
 
-    def median_ms(self, size_bytes: int) -> float:
-        """Return the median for an object of `size_bytes`, before the floor, in milliseconds."""
+    def median_ms(self, size_bytes: int = 0) -> float:
         return self.base_latency_ms + self.latency_per_mib_ms * (size_bytes / MIB)
 
     def sample_sized(self, rng: np.random.RandomState, size_bytes: int) -> float:
@@ -140,6 +149,9 @@ class NormalLatency(LatencyDistribution):
     def sample(self, rng: np.random.RandomState) -> float:
         return max(self.min_latency_ms, self.mean + self.stddev * rng.standard_normal())
 
+    def median_ms(self, size_bytes: int = 0) -> float:
+        return self.mean
+
     def mean_ms(self) -> float:
         if self.stddev == 0.0:
             return max(self.min_latency_ms, self.mean)
@@ -158,6 +170,9 @@ class ExponentialLatency(LatencyDistribution):
     def sample(self, rng: np.random.RandomState) -> float:
         return max(self.min_latency_ms, self.scale * rng.standard_exponential())
 
+    def median_ms(self, size_bytes: int = 0) -> float:
+        return self.scale * math.log(2.0)
+
     def mean_ms(self) -> float:
         return self.min_latency_ms + self.scale * math.exp(-self.min_latency_ms / self.scale)
 
@@ -171,6 +186,9 @@ class UniformLatency(LatencyDistribution):
 
     def sample(self, rng: np.random.RandomState) -> float:
         return self.low + (self.high - self.low) * rng.random_sample()
+
+    def median_ms(self, size_bytes: int = 0) -> float:
+        return (self.low + self.high) / 2.0
 
     def mean_ms(self) -> float:
         return (self.low + self.high) / 2.0
@@ -186,12 +204,18 @@ class EmpiricalLatency(LatencyDistribution):
     probabilities: tuple[float, ...]
     values: tuple[float, ...]
 
-    def sample(self, rng: np.random.RandomState) -> float:
-        uniform = rng.random_sample()
-        upper = bisect_right(self.probabilities, uniform)
+    def quantile_ms(self, probability: float) -> float:
+        """Return the duration that a share `probability`, from 0 up to but not 1, stays below, in milliseconds."""
+        upper = bisect_right(self.probabilities, probability)
         low, high = self.probabilities[upper - 1], self.probabilities[upper]
         start, end = self.values[upper - 1], self.values[upper]
-        return start + (end - start) * ((uniform - low) / (high - low))
+        return start + (end - start) * ((probability - low) / (high - low))
+
+    def sample(self, rng: np.random.RandomState) -> float:
+        return self.quantile_ms(rng.random_sample())
+
+    def median_ms(self, size_bytes: int = 0) -> float:
+        return self.quantile_ms(0.5)
 
     def mean_ms(self) -> float:
         steps = zip(self.probabilities, self.probabilities[1:], self.values, self.values[1:], strict=False)

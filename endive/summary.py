@@ -96,7 +96,7 @@ def _summarize_operation(name: str, statistics: Statistics) -> dict[str, Any]:
         "in_flight": sum(in_flight.values()),
         "in_flight_by_phase": in_flight,
         "success_rate": committed / finished if finished else None,
-        "throughput_per_s": committed / (statistics.end_ms / 1000.0),
+        "throughput_per_s": 1000.0 * committed / statistics.end_ms,
         "commit_latency_ms": {
             **{f"p{percent}": value for percent, value in zip(PERCENTILES, quantiles, strict=True)},
             "mean": float(latencies.mean()) if latencies.size else None,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from endive.files import whole_file
 from endive.transaction import COMMIT_FAILED, Transaction
 
 _EVENT_TYPES: Final[dict[str, pa.DataType]] = {
@@ -111,10 +109,9 @@ def _mark(name: str, at_ms: float, arguments: dict[str, Any]) -> dict[str, Any]:
     return mark | ({"cname": _COLORS[name]} if name in _COLORS else {})
 
 
-def write_chrome_trace(recorder: TraceRecorder, path: Path) -> None:
-    """Write the trace; the name appears when the file is whole."""
-    with whole_file(path) as file:
-        file.write(json.dumps(chrome_trace(recorder), separators=(",", ":")).encode())
+def write_chrome_trace(recorder: TraceRecorder, file: BinaryIO) -> None:
+    """Write the trace as JSON."""
+    file.write(json.dumps(chrome_trace(recorder), separators=(",", ":")).encode())
 
 
 def event_table(recorder: TraceRecorder) -> pa.Table:
@@ -124,7 +121,6 @@ def event_table(recorder: TraceRecorder) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
 
 
-def write_event_log(recorder: TraceRecorder, path: Path) -> None:
-    """Write the events as Parquet; the name appears when the file is whole."""
-    with whole_file(path) as file:
-        pq.write_table(event_table(recorder), file, compression="zstd")
+def write_event_log(recorder: TraceRecorder, file: BinaryIO) -> None:
+    """Write the events as Parquet."""
+    pq.write_table(event_table(recorder), file, compression="zstd")

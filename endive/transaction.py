@@ -172,8 +172,7 @@ class Transaction(ABC):
     """One writer's unit of work.
 
     `partitions_written` None: partitions are not tracked, and any commit to a written table overlaps.
-    `tables_read` defaults to the written tables. `stream`, `client` and `index` name the substream that a
-    simulation draws its I/O from.
+    `tables_read` defaults to the written tables; a table read without listed partitions counts as read whole.
     """
 
     operation_type: str
@@ -401,32 +400,31 @@ class Transaction(ABC):
     ) -> Delays:
         """Pay the conflict cost, once for the catalog's commits or for each table's or partition's own."""
         policy = around.policy
-        charges: list[tuple[int, int]]
+        charges: list[tuple[tuple[int, int], int]]
         if policy.list_per == "partition":
             charges = [
-                (table_id, commits)
+                ((table_id, partition), commits)
                 for table_id in overlapping
-                for commits in self._partitions_behind(table_id, previous, snapshot).values()
+                for partition, commits in self._partitions_behind(table_id, previous, snapshot).items()
             ]
         elif policy.history == "table":
             charges = [
-                (table_id, snapshot.tables[table_id].version - previous.tables[table_id].version)
+                ((table_id, WHOLE_TABLE), snapshot.tables[table_id].version - previous.tables[table_id].version)
                 for table_id in overlapping
             ]
         else:
-            charges = [(overlapping[0], snapshot.seq - previous.seq)]
-        for table_id, n_snapshots_behind in charges:
+            charges = [((overlapping[0], WHOLE_TABLE), snapshot.seq - previous.seq)]
+        for key, n_snapshots_behind in charges:
             cost = self.get_conflict_cost(n_snapshots_behind, around.ml_append_mode)
-            yield from self._pay_conflict_cost(around, snapshot, table_id, cost)
+            yield from self._pay_conflict_cost(around, snapshot, key, cost)
 
     def _pay_conflict_cost(
-        self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int, cost: ConflictCost
+        self, around: _Surroundings, snapshot: CatalogSnapshot, key: tuple[int, int], cost: ConflictCost
     ) -> Delays:
-        key = (table_id, WHOLE_TABLE)
-        list_bytes = self._list_bytes(around, snapshot, table_id)
-        yield from self._read_metadata(around, CONFLICT.read_metadata, table_id, cost.metadata_reads)
+        list_bytes = self._list_bytes(around, snapshot, key)
+        yield from self._read_metadata(around, CONFLICT.read_metadata, key[0], cost.metadata_reads)
         yield from self._read_list(around, CONFLICT.read_list, key, list_bytes, cost.manifest_list_reads)
-        yield from self._work_on_manifests(around, CONFLICT, table_id, list_bytes, cost)
+        yield from self._work_on_manifests(around, CONFLICT, key, list_bytes, cost)
         yield from self._write_list(around, CONFLICT.write_list, key, list_bytes, cost.manifest_list_writes)
 
     def _merge_conflicting_manifests(
@@ -434,7 +432,7 @@ class Transaction(ABC):
     ) -> Delays:
         count = around.policy.conflicting_manifests.sample(around.storage.rng)
         cost = ConflictCost(manifest_file_reads=count, manifest_file_writes=count)
-        yield from self._pay_conflict_cost(around, snapshot, overlapping[0], cost)
+        yield from self._pay_conflict_cost(around, snapshot, (overlapping[0], WHOLE_TABLE), cost)
 
     def _redo(
         self,
@@ -484,17 +482,19 @@ class Transaction(ABC):
         keeps_metadata: bool = False,
     ) -> Delays:
         """Do an attempt's work on one table: read its lists, work on manifests, write or append to its lists."""
-        list_bytes = self._list_bytes(around, snapshot, table_id)
+        bytes_of = {key: self._list_bytes(around, snapshot, key) for key in lists}
+        whole_table = (table_id, WHOLE_TABLE)
         yield from self._read_metadata(around, ATTEMPT.read_metadata, table_id, cost.metadata_reads)
         known_ends: dict[tuple[int, int], ListEnd] = {}
         for key in lists:
-            yield from self._read_list(around, ATTEMPT.read_list, key, list_bytes, cost.manifest_list_reads)
+            yield from self._read_list(around, ATTEMPT.read_list, key, bytes_of[key], cost.manifest_list_reads)
             known_ends[key] = around.manifest_lists.end(key)
-        yield from self._work_on_manifests(around, ATTEMPT, table_id, list_bytes, cost)
+        history_bytes = self._list_bytes(around, snapshot, whole_table)
+        yield from self._work_on_manifests(around, ATTEMPT, whole_table, history_bytes, cost)
         for key in lists:
-            yield from self._write_list(around, ATTEMPT.write_list, key, list_bytes, cost.manifest_list_writes)
+            yield from self._write_list(around, ATTEMPT.write_list, key, bytes_of[key], cost.manifest_list_writes)
             for _ in range(appends):
-                known_ends[key] = yield from self._append_entry(around, key, known_ends[key], list_bytes)
+                known_ends[key] = yield from self._append_entry(around, key, known_ends[key], bytes_of[key])
         if not around.policy.table_metadata_inlined and not keeps_metadata:
             write = around.storage.write(f"metadata/{table_id}", around.policy.sizes.table_metadata)
             yield from self._timed(WRITE_METADATA, write)
@@ -507,14 +507,14 @@ class Transaction(ABC):
         storage, lists = around.storage, around.manifest_lists
         entry_bytes = around.policy.manifest_list_log.entry_bytes
         while True:
-            before_ms = self.now_ms
-            yield from self._timed(APPEND_TO_LIST, storage.append(_list_key(key), end.offset, entry_bytes))
+            taken_ms = sum(storage.append(_list_key(key), end.offset, entry_bytes))
+            self._spend(APPEND_TO_LIST, taken_ms)
+            yield taken_ms
             if lists.try_append(key, end):
                 self._counts.manifest_list_appends += 1
                 self._tentative_entries += 1
                 return ListEnd(end.generation, end.offset + entry_bytes)
             is_sealed, end = lists.is_sealed(key), lists.end(key)
-            taken_ms = self.now_ms - before_ms
             failure_ms = storage.sample_append_failure_ms()
             if failure_ms is not None and failure_ms > taken_ms:
                 self._spend(APPEND_TO_LIST, failure_ms - taken_ms)
@@ -527,9 +527,12 @@ class Transaction(ABC):
                 lists.rewrite(key, end.generation)
                 end = lists.end(key)
 
-    def _list_bytes(self, around: _Surroundings, snapshot: CatalogSnapshot, table_id: int) -> int:
-        sizes = around.policy.sizes
-        return sizes.manifest_list + sizes.list_growth * snapshot.tables[table_id].version
+    def _list_bytes(self, around: _Surroundings, snapshot: CatalogSnapshot, key: tuple[int, int]) -> int:
+        """Return the size of a manifest list, which grows with the commits to its table or partition."""
+        sizes, (table_id, partition) = around.policy.sizes, key
+        table = snapshot.tables[table_id]
+        commits = table.version if partition == WHOLE_TABLE else table.partition_versions[partition]
+        return sizes.manifest_list + sizes.list_growth * commits
 
     def _read_metadata(self, around: _Surroundings, step: Step, table_id: int, count: int) -> Delays:
         for _ in range(count):
@@ -553,23 +556,22 @@ class Transaction(ABC):
             self._counts.manifest_list_writes += 1
 
     def _work_on_manifests(
-        self, around: _Surroundings, steps: StorageSteps, table_id: int, list_bytes: int, cost: ConflictCost
+        self, around: _Surroundings, steps: StorageSteps, key: tuple[int, int], list_bytes: int, cost: ConflictCost
     ) -> Delays:
         """Read historical lists, then manifest files, then write manifest files: each kind in batches."""
         storage, counts = around.storage, self._counts
         if cost.historical_ml_reads:
-            key = _list_key((table_id, WHOLE_TABLE))
-            history = (storage.read(key, list_bytes) for _ in range(cost.historical_ml_reads))
+            history = (storage.read(_list_key(key), list_bytes) for _ in range(cost.historical_ml_reads))
             yield from self._in_batches(around, steps.read_history, history)
             counts.manifest_list_reads += cost.historical_ml_reads
             counts.historical_ml_reads += cost.historical_ml_reads
-        key, size_bytes = f"manifest_file/{table_id}", around.policy.sizes.manifest_file
+        file_key, size_bytes = f"manifest_file/{key[0]}", around.policy.sizes.manifest_file
         if cost.manifest_file_reads:
-            reads = (storage.read(key, size_bytes) for _ in range(cost.manifest_file_reads))
+            reads = (storage.read(file_key, size_bytes) for _ in range(cost.manifest_file_reads))
             yield from self._in_batches(around, steps.read_files, reads)
             counts.manifest_file_reads += cost.manifest_file_reads
         if cost.manifest_file_writes:
-            writes = (storage.write(key, size_bytes) for _ in range(cost.manifest_file_writes))
+            writes = (storage.write(file_key, size_bytes) for _ in range(cost.manifest_file_writes))
             yield from self._in_batches(around, steps.write_files, writes)
             counts.manifest_file_writes += cost.manifest_file_writes
 

@@ -11,7 +11,7 @@ import itertools
 import math
 import secrets
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -38,7 +38,7 @@ _TRANSACTION_TYPES: Final[dict[str, type[CostedTransaction]]] = {
 
 def zipf_pmf(alpha: float, total: int) -> list[float]:
     """Return P(k) proportional to 1/k^alpha, for k = 1 to `total`."""
-    weights = [1.0 / math.pow(rank, alpha) for rank in range(1, total + 1)]
+    weights = [math.pow(rank, -alpha) for rank in range(1, total + 1)]
     scale = math.fsum(weights)
     return [weight / scale for weight in weights]
 
@@ -53,38 +53,58 @@ class WeightedDraw:
 
     def __init__(self, weights: Sequence[float]) -> None:
         self.weights: Final = tuple(weights)
-        cumulative = [0.0]
-        for weight in self.weights:
-            cumulative.append(cumulative[-1] + weight)
-        self.cumulative: Final = tuple(cumulative)
-        self._last = max((item for item, weight in enumerate(self.weights) if weight > 0.0), default=0)
+        self._cumulative = tuple(itertools.accumulate(self.weights))
+        self._are_equal = len(set(self.weights)) == 1
+
+    @property
+    def total(self) -> float:
+        return self._cumulative[-1]
 
     def sample(self, count: int, rng: np.random.RandomState, given: Sequence[int] = ()) -> list[int]:
         """Draw until there are `count` distinct items, those `given` included, in the order drawn."""
         chosen = list(given)
+        taken = sorted(chosen)
         while len(chosen) < count:
-            chosen.append(self._draw_besides(sorted(chosen), rng.random_sample()))
+            uniform = rng.random_sample()
+            if self._are_equal:
+                drawn = self._nth_free(int(uniform * (len(self.weights) - len(taken))), taken)
+            elif taken:
+                drawn = self._draw_from_rest(uniform, frozenset(taken))
+            else:
+                drawn = self._draw(uniform)
+            chosen.append(drawn)
+            insort(taken, drawn)
         return chosen
 
-    def _draw_besides(self, taken: list[int], uniform: float) -> int:
-        remaining = self.cumulative[-1]
+    @staticmethod
+    def _nth_free(position: int, taken: Sequence[int]) -> int:
+        """Return the item at a position among those not taken; `taken` rises."""
         for item in taken:
-            remaining -= self.weights[item]
-        target = uniform * remaining
-        for item in taken:
-            if target >= self.cumulative[item]:
-                target += self.weights[item]
-        drawn = min(bisect_right(self.cumulative, target) - 1, self._last)
-        return self._nearest_free(drawn, taken)
+            if item > position:
+                break
+            position += 1
+        return position
 
-    def _nearest_free(self, drawn: int, taken: list[int]) -> int:
-        """Return the first item from `drawn` up, else down, that is not taken (rounding can hit a taken one)."""
-        free = drawn
-        while free in taken and free < len(self.weights) - 1:
-            free += 1
-        while free in taken:
-            free -= 1
-        return free
+    def _draw(self, uniform: float) -> int:
+        drawn = bisect_right(self._cumulative, uniform * self.total)
+        return drawn if drawn < len(self.weights) else self._last_with_weight(frozenset())
+
+    def _draw_from_rest(self, uniform: float, taken: frozenset[int]) -> int:
+        """Walk the items that are left, in order; their weights are summed afresh, however small they are."""
+        rest = [item for item in range(len(self.weights)) if item not in taken]
+        remaining = sum(self.weights[item] for item in rest)
+        target = uniform * remaining
+        passed = 0.0
+        for item in rest:
+            passed += self.weights[item]
+            if target < passed:
+                return item
+        return self._last_with_weight(taken)
+
+    def _last_with_weight(self, taken: frozenset[int]) -> int:
+        """Return the last item left that has a weight, or just the first left: where rounding passed the end."""
+        rest = [item for item in range(len(self.weights)) if item not in taken]
+        return next((item for item in reversed(rest) if self.weights[item] > 0.0), rest[0])
 
 
 class TableSelector(ABC):
@@ -109,7 +129,9 @@ class _Weighted(ABC):
     def __init__(self, write_fraction: float = 1.0) -> None:
         self.write_fraction = write_fraction
         self._draws: dict[int, WeightedDraw] = {}
-        self._group_draws: dict[tuple[int, ...], tuple[list[list[int]], list[WeightedDraw]]] = {}
+        self._grouping: tuple[int, ...] = ()
+        self._members: list[list[int]] = []
+        self._member_draws: list[WeightedDraw] = []
 
     @abstractmethod
     def weights(self, total: int) -> Sequence[float]:
@@ -123,11 +145,11 @@ class _Weighted(ABC):
     def select_within_group(self, count: int, groups: tuple[int, ...], rng: np.random.RandomState) -> Selection:
         """Select among all items first, then among the rest of that item's group; `groups` gives each item's."""
         first = self._draw(len(groups)).sample(1, rng)[0]
-        members, draws = self._groups(groups)
-        group = members[groups[first]]
+        self._learn_groups(groups)
+        group = self._members[groups[first]]
         if count > len(group):
             raise ValueError(f"cannot select {count} of the {len(group)} in a group")
-        chosen = draws[groups[first]].sample(count, rng, [group.index(first)])
+        chosen = self._member_draws[groups[first]].sample(count, rng, [group.index(first)])
         return self._split([group[position] for position in chosen])
 
     def _split(self, chosen: list[int]) -> Selection:
@@ -139,16 +161,15 @@ class _Weighted(ABC):
             draw = self._draws[total] = WeightedDraw(self.weights(total))
         return draw
 
-    def _groups(self, groups: tuple[int, ...]) -> tuple[list[list[int]], list[WeightedDraw]]:
-        known = self._group_draws.get(groups)
-        if known is None:
-            weights = self.weights(len(groups))
-            members: list[list[int]] = [[] for _ in range(max(groups) + 1)]
-            for item, group in enumerate(groups):
-                members[group].append(item)
-            draws = [WeightedDraw([weights[item] for item in group]) for group in members]
-            known = self._group_draws[groups] = (members, draws)
-        return known
+    def _learn_groups(self, groups: tuple[int, ...]) -> None:
+        if groups is self._grouping:
+            return
+        weights = self.weights(len(groups))
+        self._grouping = groups
+        self._members = [[] for _ in range(max(groups) + 1)]
+        for item, group in enumerate(groups):
+            self._members[group].append(item)
+        self._member_draws = [WeightedDraw([weights[item] for item in group]) for group in self._members]
 
 
 class _Uniform(_Weighted):
@@ -231,7 +252,7 @@ class Workload:
         operations = config.weighted_operations()
         self._operations = [costs for costs, _ in operations]
         self._operation_draw = WeightedDraw([weight for _, weight in operations])
-        if not self._operation_draw.cumulative[-1] > 0.0:
+        if not self._operation_draw.total > 0.0:
             raise ValueError("operation weights sum to zero; at least one must be positive")
         self._table_selector = config.table_selector or UniformTableSelector()
         self._partition_selector = config.partition_selector or UniformPartitionSelector()

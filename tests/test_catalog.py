@@ -124,6 +124,14 @@ def test_serializable_commits_also_need_what_they_read_unchanged(kind: str) -> N
         assert succeeds(catalog, reader) == expected, scope
 
 
+def test_a_table_read_without_listed_partitions_is_read_whole() -> None:
+    catalog = make("cas", scope="partition")
+    base = read(catalog)
+    assert succeeds(catalog, intend(base, {1: (2,)}, 1))
+    reader = intend(base, {0: (0,)}, 0, reads=(0, 1), partitions_read={0: (0,)})
+    assert not succeeds(catalog, reader)
+
+
 def test_multi_table_commits_are_all_or_nothing() -> None:
     catalog = make("cas", scope="table")
     base = read(catalog)
@@ -297,6 +305,17 @@ class TestAppendLog:
         assert catalog.report().counters.append_compactions_completed == 1
         assert run_generator(first)[1].success
         assert run_generator(second)[1].success
+
+    def test_a_compaction_that_comes_second_is_a_failed_swap(self) -> None:
+        """Compare-and-swap 5, its failure 50: the loser waits 50 before it appends."""
+        log = AppendLog(compaction_max_entries=1)
+        catalog = AppendCatalog(fixed_storage(cas_failure_ms=50.0), 4, PARTITIONS, log=log)
+        assert succeeds(catalog, intend(read(catalog), None, 0))
+        base = read(catalog)
+        first, second = submit(catalog, intend(base, None, 1)), submit(catalog, intend(base, None, 2, txn_id=2))
+        assert [next(first), next(second)] == [5.0, 5.0]
+        assert next(first) == 4.0
+        assert next(second) == 45.0
 
     def test_racing_appenders_of_one_version_never_both_succeed(self) -> None:
         """Every interleaving of two commits, step by step."""

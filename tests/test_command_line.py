@@ -179,6 +179,9 @@ def test_the_output_path_of_the_file_is_used(folder: Path) -> None:
         (["run", "cfg.toml", "--output", "/proc/out.parquet"], "/proc/out.parquet: cannot be written"),
         (["run", "cfg.toml", "--seed", "-1"], "'-1' is not a whole number from 0"),
         (["run", "cfg.toml", "--seed", "1e3"], "'1e3' is not a whole number from 0"),
+        (["run", "cfg.toml", "--seed", "9" * 5000], "is not a whole number from 0"),
+        (["trace", "cfg.toml", "-o", "x", "--events", "./x"], "is the same file"),
+        (["trace", "cfg.toml", "-o", "x", "--transactions", "0"], "'0' is not a whole number from 1"),
         (["run", "cfg.toml", "--engine", "warp"], "invalid choice: 'warp'"),
         (["run", "cfg.toml", "--frobnicate"], "--frobnicate"),
         (["run"], "CONFIG"),
@@ -196,6 +199,38 @@ def test_bad_input_is_one_line_and_exit_code_2(folder: Path, arguments: list[str
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert files(folder) == []
+
+
+def test_a_pipe_is_not_replaced_by_a_file(folder: Path) -> None:
+    os.mkfifo("pipe")
+    done = endive("run", "cfg.toml", "--output", "pipe")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "pipe: is not a regular file" in done.stderr
+
+
+def test_a_link_is_written_through(folder: Path) -> None:
+    (folder / "link.parquet").symlink_to("target.parquet")
+    assert main(["run", "cfg.toml", "--quiet", "--output", "link.parquet"]) == 0
+    assert (folder / "link.parquet").is_symlink()
+    assert pq.read_table("target.parquet").num_rows > 0
+
+
+def test_odd_file_names_are_names(folder: Path) -> None:
+    for name in ("**x", "[1].parquet", "a b"):
+        assert main(["run", "cfg.toml", "--quiet", "--output", name]) == 0
+    assert files(folder) == ["**x", "[1].parquet", "a b"]
+
+
+def test_a_terminal_without_unicode_gets_the_table_all_the_same(folder: Path) -> None:
+    done = endive("providers", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_standard_output_is_no_failure(folder: Path) -> None:
+    command = f"{sys.executable} -m endive.main run cfg.toml --quiet --output out.parquet >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert pq.read_table("out.parquet").num_rows > 0
 
 
 def test_a_wrong_configuration_leaves_no_file(folder: Path) -> None:
@@ -258,7 +293,7 @@ def test_an_interrupted_run_says_so_and_leaves_no_file(folder: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert complaint.splitlines()[-1] == "endive: interrupted; nothing was written"
+    assert complaint.splitlines()[-1] == "endive: interrupted"
     assert "Traceback" not in complaint
     assert not list(folder.rglob("*.parquet*"))
 

@@ -25,6 +25,7 @@ from endive.config import (
 )
 from endive.config_errors import ConfigError
 from endive.policy import CommitPolicy
+from endive.simulation import Simulation
 from endive.storage import ExponentialLatency, LognormalLatency
 from endive.workload import MixedWorkload
 from tests.strategies import configurations
@@ -235,6 +236,16 @@ REFUSALS = [
         "",
         ["storage.latency.catalog", "catalog.latency_ms"],
     ),
+    (["transaction.runtime = {median = 5, sigma = 100}"], "transaction.runtime", ["runtime.sigma = 100", "20 or less"]),
+    (["catalog.num_tables = 10000000000000000000"], "", ["catalog.num_tables", "1e+06 or less"]),
+    (
+        ["catalog = {num_tables = 1000, partitions.num_partitions = 100000}"],
+        "",
+        ["catalog.partitions", "100,000,000", "10,000,000"],
+    ),
+    (["transaction.clients = 1000000000000"], "transaction.inter_arrival", ["transaction.clients", "1e+06 or less"]),
+    (["manifests.manifest_list_bytes = 99999999999999999999"], "", ["manifests.manifest_list_bytes", "or less"]),
+    (['transaction.operation_types = {"é" = 1}'], "", ["transaction.operation_types", "letters, digits"]),
     (["catalog = {num_groups = 2, num_tables = 4}"], "", ["catalog.num_groups = 2", 'catalog.scope = "group"']),
     (
         ['catalog = {num_groups = 5, num_tables = 4, scope = "group"}'],
@@ -344,6 +355,55 @@ def test_streams_take_what_they_leave_out_from_transaction() -> None:
     assert ingest.runtime == compaction.runtime
 
 
+STREAMS = """
+simulation.duration_ms = 3000
+storage.provider = "s3x"
+catalog.num_tables = 4
+[transaction]
+runtime = { median = 100, sigma = 1 }
+inter_arrival.scale = 50
+operation_types = { fast_append = 1 }
+tables.per_txn = 3
+[[streams]]
+name = "a"
+"""
+
+
+def rows_of(config: dict[str, Any]) -> Any:
+    return Simulation(build_simulation_config(parse_settings(config), seed_override=1)).run().to_dataframe()
+
+
+def test_a_stream_that_spells_out_defaults_means_them() -> None:
+    """What a stream gives wins over [transaction], even where it equals the default of the schema."""
+    inherited = tomllib.loads(STREAMS)
+    mixed = tomllib.loads(STREAMS)
+    mixed["streams"][0]["operation_types"] = {"fast_append": 0.7, "merge_append": 0.2, "validated_overwrite": 0.1}
+    single = tomllib.loads(STREAMS)
+    single["streams"][0]["tables"] = {"per_txn": 1}
+    assert set(rows_of(inherited).operation_type) == {"fast_append"}
+    assert len(set(rows_of(mixed).operation_type)) == 3
+    assert {len(tables) for tables in rows_of(inherited).tables_written} == {3}
+    assert {len(tables) for tables in rows_of(single).tables_written} == {1}
+    assert len({compute_experiment_hash(config) for config in (inherited, mixed, single)}) == 3
+
+
+def test_a_stream_hashes_alike_whether_it_inherits_or_repeats() -> None:
+    repeating = tomllib.loads(STREAMS)
+    repeating["streams"][0] |= {"tables": {"per_txn": 3}, "operation_types": {"fast_append": 1}}
+    moved = tomllib.loads(STREAMS)
+    moved["streams"][0] |= moved.pop("transaction")
+    hashes = {compute_experiment_hash(config) for config in (tomllib.loads(STREAMS), repeating, moved)}
+    assert len(hashes) == 1
+
+
+@settings(max_examples=40)
+@given(configurations())
+def test_the_kept_snapshot_gives_the_same_rows(config: dict[str, Any]) -> None:
+    parsed = parse_settings(config)
+    text = "\n".join(f"{key} = {value}" for key, value in dotted_lines(changed_settings(parsed)))
+    assert rows_of(tomllib.loads(text)).equals(rows_of(config))
+
+
 def hash_of(*lines: str, without: str = "\0") -> str:
     return compute_experiment_hash(with_changes(*lines, without=without))
 
@@ -371,6 +431,7 @@ def test_hash_is_twelve_digits_and_ignores_what_does_not_change_results() -> Non
         "catalog.group_seed = 3",
         "transaction.retry_backoff.base_ms = 3",
         "transaction.max_restarts = 2",
+        "transaction.tables.alpha = 3",
         "transaction.conflicting_manifests.max = 3",
         "transaction.manifest_list_entry_bytes = 3",
         'transaction = {conflict_detector = "probabilistic"}',
@@ -467,13 +528,22 @@ def test_floors_above_medians_and_partitions_without_use_are_warned_of() -> None
     assert not list(warnings_of(parse_settings(with_changes('storage.profile = "2025-12"'))))
 
 
+def test_thousands_of_digits_and_brackets_are_not_toml_for_us(tmp_path: Path) -> None:
+    for text in ("x = " + "9" * 5000, "x = " + "[" * 5000):
+        (tmp_path / "bad.toml").write_text(text)
+        with pytest.raises(ConfigError, match=r"bad.toml: is not TOML: "):
+            load_simulation_config(tmp_path / "bad.toml")
+
+
 def test_floors_are_warned_of_only_where_they_act() -> None:
     replaced = 'storage = {provider = "s3", latency.manifest_list.write = {distribution = "fixed", value = 50}}'
     warnings = list(warnings_of(parse_settings(with_changes(replaced, without="storage"))))
     assert not any("manifest list" in line for line in warnings)
     assert any("manifest file" in line for line in warnings)
-    elsewhere = list(warnings_of(parse_settings(with_changes('catalog.provider = "gcp"'))))
-    assert elsewhere == []
+    assert not list(warnings_of(parse_settings(with_changes('catalog.provider = "gcp"'))))
+    swap = 'storage = {provider = "s3", latency.catalog.write = {distribution = "fixed", value = 5}}'
+    warnings = list(warnings_of(parse_settings(with_changes(swap, without="storage"))))
+    assert any("committing to the catalog has a median of 5 ms" in line for line in warnings)
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "examples").glob("*.toml")), ids=lambda path: path.name)

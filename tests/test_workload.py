@@ -130,6 +130,23 @@ def test_selecting_all_selects_each_once(total: int) -> None:
         assert read == written == frozenset(range(total))
 
 
+@pytest.mark.parametrize("alpha", [8.0, 23.5, 60.0, 100.0])
+def test_however_skewed_the_weights_each_item_is_drawn_once(alpha: float) -> None:
+    rng = np.random.RandomState(7)
+    for total in (5, 100, 400):
+        for count in (2, 5):
+            read, _ = ZipfTableSelector(alpha).select(count, total, rng)
+            assert len(read) == count
+            assert read <= set(range(total))
+
+
+def test_tiny_weights_keep_their_proportions() -> None:
+    """Once the heavy item is drawn, the others count against each other, however small they are."""
+    draw, rng = WeightedDraw([1.0, 3e-30, 1e-30]), np.random.RandomState(3)
+    seconds = Counter(draw.sample(2, rng)[1] for _ in range(4000))
+    assert_frequencies(seconds, {1: 0.75, 2: 0.25})
+
+
 class ScriptedUniform:
     """Stands in for a RandomState whose uniforms are known."""
 
