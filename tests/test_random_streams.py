@@ -67,6 +67,21 @@ def test_draws_are_those_of_sfc_64_from_the_words() -> None:
     assert [rng.random_sample() for _ in range(1000)] == expected
 
 
+def test_normals_are_those_of_the_polar_method_from_the_first_words_on() -> None:
+    """Marsaglia's polar method gives two normals; the second point's comes first, the other is kept back."""
+    rng, uniforms = new_random_state(), new_random_state()
+    family = SubstreamFamily(3, Source.IO)
+    for index in range(50):
+        family.seek(rng, index)
+        family.seek(uniforms, index)
+        square = 2.0
+        while not 0.0 < square < 1.0:
+            first, second = (2.0 * uniforms.random_sample() - 1.0 for _ in range(2))
+            square = first * first + second * second
+        scale = np.sqrt(-2.0 * np.log(square) / square)
+        assert [rng.standard_normal(), rng.standard_normal()] == pytest.approx([scale * second, scale * first])
+
+
 def test_seek_forgets_a_cached_normal() -> None:
     family, rng, fresh = SubstreamFamily(1, Source.IO), new_random_state(), new_random_state()
     family.seek(rng, 0)
