@@ -139,7 +139,8 @@ def parse_settings(data: Mapping[str, Any]) -> Settings:
     except pydantic.ValidationError as error:
         raise ConfigError(explain(error, Settings, data)) from error
     storage = load_provider_profiles(settings.storage.profile)[settings.storage.provider]
-    problems = [str(problem) for problem in find_problems(settings, storage, _catalog_profile(settings))]
+    found = find_problems(settings, storage, _catalog_profile(settings), catalog_scope(settings))
+    problems = [str(problem) for problem in found]
     if problems:
         raise ConfigError(problems)
     return _normalized(settings)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from endive.catalog import assign_groups
+from endive.catalog import Scope, assign_groups
 from endive.config_errors import REQUIRED, Problem
 from endive.settings import (
     DistributionSettings,
@@ -20,19 +20,23 @@ from endive.settings import (
     UniformSettings,
 )
 from endive.storage import ProviderProfile
+from endive.workload import written_count
 
 BUILT_IN_OPERATIONS: Final = ("fast_append", "merge_append", "validated_overwrite")
 PARTITIONS_MOST: Final = 10_000_000
 
 
-def find_problems(settings: Settings, storage: ProviderProfile, catalog: ProviderProfile) -> Iterator[Problem]:
+def find_problems(
+    settings: Settings, storage: ProviderProfile, catalog: ProviderProfile, scope: Scope
+) -> Iterator[Problem]:
     """Yield everything that is wrong with settings whose keys are each valid.
 
-    `storage` and `catalog` are the providers that the tables and the catalog are on.
+    `storage` and `catalog` are the providers that the tables and the catalog are on; `scope` is the one in force.
     """
     yield from _distribution_problems("", settings)
     yield from _topology_problems(settings)
     yield from _catalog_problems(settings, catalog)
+    yield from _isolation_problems(settings, scope)
     yield from _storage_problems(settings, storage)
     yield from _cost_problems(settings)
     if settings.streams:
@@ -133,13 +137,34 @@ def _catalog_problems(settings: Settings, provider: ProviderProfile) -> Iterator
         key = "storage.provider" if catalog.provider is None else "catalog.provider"
         if catalog.type == "append" and provider.append is None:
             yield Problem("catalog.type", "append", f'needs a store with append; {key} = "{provider.name}" has none')
-    scope = catalog.scope or ("table" if catalog.type == "append" else "catalog")
-    if settings.transaction.isolation == "serializable" and scope == "catalog":
+
+
+def _isolation_problems(settings: Settings, scope: Scope) -> Iterator[Problem]:
+    if settings.transaction.isolation != "serializable":
+        return
+    if scope == "catalog":
         yield Problem(
             "transaction.isolation",
             "serializable",
             'has no effect with catalog.scope = "catalog"; use "group", "table" or "partition"',
         )
+    streams = [effective_stream(settings, stream) for stream in settings.streams] or [settings.transaction]
+    if not any(_reads_more_than_it_writes(stream) for stream in streams):
+        yield Problem(
+            "transaction.isolation",
+            "serializable",
+            "needs transactions that read more than they write: lower transaction.tables.write_fraction "
+            "or transaction.partitions.write_fraction, with a per_txn of 2 or more",
+        )
+
+
+def _reads_more_than_it_writes(stream: StreamFields) -> bool:
+    return any(
+        selection is not None
+        and selection.per_txn is not None
+        and written_count(selection.write_fraction, selection.per_txn) < selection.per_txn
+        for selection in (stream.tables, stream.partitions)
+    )
 
 
 def _storage_problems(settings: Settings, provider: ProviderProfile) -> Iterator[Problem]:

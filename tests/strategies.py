@@ -118,9 +118,8 @@ def _tables_most(catalog: dict[str, Any]) -> int:
 
 
 @st.composite
-def _transactions(draw: st.DrawFn, catalog: dict[str, Any], storage: dict[str, Any]) -> dict[str, Any]:
+def _transactions(draw: st.DrawFn, storage: dict[str, Any]) -> dict[str, Any]:
     can_append = storage["provider"] in APPEND_PROVIDERS
-    scopes_with_reads = ["snapshot", "serializable"] if catalog["scope"] != "catalog" else ["snapshot"]
     return {
         "retry": draw(st.sampled_from([0, 1, 4, 10, 1000])),
         "total_timeout_ms": draw(st.sampled_from([0.0, 0.0, 300.0, 2000.0])),
@@ -139,7 +138,6 @@ def _transactions(draw: st.DrawFn, catalog: dict[str, Any], storage: dict[str, A
         "conflicting_manifests": {"distribution": draw(distributions(1.0, 8.0)), "min": 0, "max": 7},
         "overlap": draw(st.sampled_from(["partition", "table"])),
         "history": draw(st.sampled_from(["catalog", "table"])),
-        "isolation": draw(st.sampled_from(scopes_with_reads)),
         "manifest_list_mode": draw(st.sampled_from(["rewrite", "append"] if can_append else ["rewrite"])),
         "manifest_list_entry_bytes": draw(st.sampled_from([1, 50])),
         "manifest_list_seal_bytes": draw(st.sampled_from([0, 120, 1000])),
@@ -187,7 +185,7 @@ def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[
     counts = catalog["partitions"]
     fewest = min(counts["per_table"]) if "per_table" in counts else counts["num_partitions"]
     stream = _streams(_tables_most(catalog), min(3, fewest), tracked)
-    transaction = draw(_transactions(catalog, storage))
+    transaction = draw(_transactions(storage))
     config: dict[str, Any] = {
         "simulation": {
             "duration_ms": draw(milliseconds(500.0, 6000.0)),
@@ -207,4 +205,12 @@ def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[
     else:
         names = draw(st.lists(st.sampled_from(["ingest", "compaction", "fixes"]), min_size=1, unique=True))
         config["streams"] = [{"name": name, **draw(stream)} for name in names]
+    if catalog["scope"] != "catalog" and any(map(has_reads, config.get("streams", [transaction]))):
+        transaction["isolation"] = draw(st.sampled_from(["snapshot", "serializable", "serializable"]))
     return config
+
+
+def has_reads(stream: dict[str, Any]) -> bool:
+    """Whether a stream reads what it does not write."""
+    selections = [stream[key] for key in ("tables", "partitions") if key in stream]
+    return any(round(chosen["write_fraction"] * chosen["per_txn"]) < chosen["per_txn"] > 1 for chosen in selections)

@@ -258,9 +258,22 @@ REFUSALS = [
         ["transaction.tables.per_txn = 2", "smallest group"],
     ),
     (
-        ['transaction.isolation = "serializable"'],
+        [
+            'transaction.isolation = "serializable"',
+            "transaction.tables = {per_txn = 2, write_fraction = 0.5}",
+            "catalog.num_tables = 2",
+        ],
         "",
         ['transaction.isolation = "serializable"', 'catalog.scope = "catalog"'],
+    ),
+    (
+        [
+            'transaction.isolation = "serializable"',
+            'catalog.scope = "table"',
+            "transaction.tables.write_fraction = 0.5",
+        ],
+        "",
+        ['transaction.isolation = "serializable"', "transaction.tables.write_fraction", "per_txn"],
     ),
     (['manifests.list_per = "partition"'], "", ['manifests.list_per = "partition"', "transaction.partitions.per_txn"]),
     (["transaction.clients = 3"], "", ["transaction.inter_arrival", "transaction.clients"]),

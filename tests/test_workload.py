@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from endive.catalog import assign_groups
-from endive.random_streams import new_random_state
+from endive.random_streams import Source, SubstreamFamily, new_random_state
 from endive.storage import ExponentialLatency, FixedLatency, LognormalLatency
 from endive.transaction import (
     FastAppendTransaction,
@@ -213,6 +213,26 @@ def test_sweeping_one_source_leaves_the_others_as_they_were() -> None:
             "partitions": [txn.partitions_written for _, txn in base] == [txn.partitions_written for _, txn in other],
         }
         assert [source for source, equal in same.items() if not equal] == [varied]
+
+
+def test_each_source_draws_from_its_own_substream() -> None:
+    """What decision 0001 lists, drawn here from the named substreams without the workload."""
+    config = replace(CONFIG, runtime=ExponentialLatency(9.0), partitions_per_txn=1, name="ingest")
+    rng = new_random_state()
+
+    def uniform(source: Source, index: int) -> float:
+        SubstreamFamily(3, source, "ingest", 2).seek(rng, index)
+        return rng.random_sample()
+
+    for index, (_, txn) in enumerate(take(Workload(config, seed=3), 200, client=2)):
+        table = int(uniform(Source.TABLES, index) * 4)
+        operation = uniform(Source.OPERATION, index)
+        assert txn.runtime_ms == pytest.approx(-9.0 * math.log(1.0 - uniform(Source.RUNTIME, index)))
+        assert txn.operation_type == (
+            "fast_append" if operation < 0.7 else "merge_append" if operation < 0.9 else "validated_overwrite"
+        )
+        assert txn.tables_written == {table}
+        assert txn.partitions_written == {table: {int(uniform(Source.PARTITIONS, index) * 8)}}
 
 
 def test_seed_and_name_and_client_each_give_other_draws() -> None:
