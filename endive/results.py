@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
@@ -85,10 +85,17 @@ def to_table(results: list[TransactionResult]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-class ResultsWriter:
-    """Writes results to `path` a row group at a time; the file appears under its name on `commit()`."""
+RowSink = Callable[[pa.Table], None]
 
-    def __init__(self, path: Path) -> None:
+
+class ResultsWriter:
+    """Writes results to `path` a row group at a time; the file appears under its name on `commit()`.
+
+    `on_rows` is handed each row group as it is written.
+    """
+
+    def __init__(self, path: Path, on_rows: RowSink | None = None) -> None:
+        self._on_rows = on_rows
         self._buffer: list[TransactionResult] = []
         self._file = UnfinishedFile(path)
         self._writer = pq.ParquetWriter(self._file.stream, SCHEMA, compression="zstd")
@@ -99,8 +106,14 @@ class ResultsWriter:
             self._flush()
 
     def _flush(self) -> None:
-        self._writer.write_table(to_table(self._buffer), row_group_size=ROWS_PER_GROUP)
+        self.write_group(to_table(self._buffer))
         self._buffer.clear()
+
+    def write_group(self, rows: pa.Table) -> None:
+        """Write up to `ROWS_PER_GROUP` rows as a row group of their own."""
+        self._writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
+        if self._on_rows is not None:
+            self._on_rows(rows)
 
     def commit(self, metadata: Mapping[str, Any]) -> None:
         """Write what is left and the metadata, then give the file its name."""

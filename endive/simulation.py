@@ -24,7 +24,7 @@ from endive.catalog import Catalog, CatalogCounters
 from endive.manifest_list import ManifestListCounters, ManifestLists
 from endive.policy import Backoff, CommitPolicy, JitterKind
 from endive.random_streams import SEED_MAX, Source, SubstreamFamily, new_random_state
-from endive.results import ResultsWriter, to_table
+from endive.results import ResultsWriter, RowSink, to_table
 from endive.storage import StorageProvider
 from endive.transaction import ConflictDetector, Transaction, TransactionResult
 from endive.workload import Workload
@@ -256,13 +256,14 @@ class Simulation:
         progress: Progress | None = None,
         recorder: Recorder | None = None,
         keep_transactions: bool = True,
+        on_rows: RowSink | None = None,
     ) -> Statistics:
         """Simulate, and return what was found.
 
         With `output`, rows go to that results file as the run goes, and are not kept; nor are they without
-        `keep_transactions`. `progress` is called
-        with the simulated time in milliseconds and the statistics so far, every few thousand events. A
-        `recorder` sees every transaction as it is submitted, and ends the run when it has seen enough.
+        `keep_transactions`. `progress` is called with the simulated time in milliseconds and the statistics so far,
+        every few thousand events. A `recorder` sees every transaction as it is submitted, and ends the run when
+        it has seen enough. `on_rows` is handed the rows of `output` a row group at a time.
         """
         if engine != "reference":
             raise ValueError(f"engine is {engine!r}; allowed is 'reference'")
@@ -271,7 +272,7 @@ class Simulation:
             keep = statistics.record_transaction if keep_transactions else statistics.count_transaction
             _SimPyRun(self.config, statistics, keep, progress, recorder).run()
             return statistics
-        with ResultsWriter(Path(output)) as writer:
+        with ResultsWriter(Path(output), on_rows) as writer:
             statistics = Statistics()
 
             def record(result: TransactionResult) -> None:
