@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from endive.files import UnfinishedFile
-from endive.transaction import TransactionResult
+from endive.transaction import TransactionResult, TransactionStatus
 
 ROWS_PER_GROUP: Final = 65_536
 METADATA_KEY: Final = "endive"
@@ -73,12 +73,45 @@ COLUMNS: Final = (
 
 SCHEMA: Final = pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in COLUMNS])
 
-_attributes = attrgetter(*(column.attribute for column in COLUMNS))
+ROW_ATTRIBUTES: Final = tuple(column.attribute for column in COLUMNS)
+_attributes = attrgetter(*ROW_ATTRIBUTES)
 _STATUS_POSITION: Final = SCHEMA.get_field_index("status")
 
 
-def to_table(results: list[TransactionResult]) -> pa.Table:
+class ResultRows(Sequence[TransactionResult]):
+    """Results kept as a table in schema order; a row becomes a `TransactionResult` when it is looked at."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table: Final = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @overload
+    def __getitem__(self, index: int) -> TransactionResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TransactionResult]: ...
+
+    def __getitem__(self, index: int | slice) -> TransactionResult | list[TransactionResult]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return list(ResultRows(self.table.take(list(places))))
+        return next(iter(ResultRows(self.table.slice(places, 1))))
+
+    def __iter__(self) -> Iterator[TransactionResult]:
+        for batch in self.table.to_batches():
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                values = dict(zip(ROW_ATTRIBUTES, row, strict=True))
+                values["status"] = TransactionStatus[values["status"].upper()]
+                values["tables_written"] = tuple(values["tables_written"])
+                yield TransactionResult(**values)
+
+
+def to_table(results: Sequence[TransactionResult]) -> pa.Table:
     """Return results as an Arrow table in schema order."""
+    if isinstance(results, ResultRows):
+        return results.table
     columns: list[Any] = list(zip(*map(_attributes, results), strict=True)) or [()] * len(COLUMNS)
     columns[_STATUS_POSITION] = [status.name.lower() for status in columns[_STATUS_POSITION]]
     arrays = [pa.array(values, type=column.type) for values, column in zip(columns, COLUMNS, strict=True)]
@@ -108,6 +141,12 @@ class ResultsWriter:
     def _flush(self) -> None:
         self.write_group(to_table(self._buffer))
         self._buffer.clear()
+
+    def write_all(self, results: Sequence[TransactionResult]) -> None:
+        """Write results, in row groups of `ROWS_PER_GROUP`."""
+        rows = to_table(results)
+        for start in range(0, rows.num_rows, ROWS_PER_GROUP):
+            self.write_group(rows.slice(start, ROWS_PER_GROUP))
 
     def write_group(self, rows: pa.Table) -> None:
         """Write up to `ROWS_PER_GROUP` rows as a row group of their own."""

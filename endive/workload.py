@@ -53,12 +53,12 @@ class WeightedDraw:
 
     def __init__(self, weights: Sequence[float]) -> None:
         self.weights: Final = tuple(weights)
-        self._cumulative = tuple(itertools.accumulate(self.weights))
-        self._are_equal = len(set(self.weights)) == 1
+        self.sums: Final = tuple(itertools.accumulate(self.weights))
+        self.are_equal: Final = len(set(self.weights)) == 1
 
     @property
     def total(self) -> float:
-        return self._cumulative[-1]
+        return self.sums[-1]
 
     def sample(self, count: int, rng: np.random.RandomState, given: Sequence[int] = ()) -> list[int]:
         """Draw until there are `count` distinct items, those `given` included, in the order drawn."""
@@ -66,7 +66,7 @@ class WeightedDraw:
         taken = sorted(chosen)
         while len(chosen) < count:
             uniform = rng.random_sample()
-            if self._are_equal:
+            if self.are_equal:
                 drawn = self._nth_free(int(uniform * (len(self.weights) - len(taken))), taken)
             elif taken:
                 drawn = self._draw_from_rest(uniform, frozenset(taken))
@@ -86,13 +86,15 @@ class WeightedDraw:
         return position
 
     def _draw(self, uniform: float) -> int:
-        drawn = bisect_right(self._cumulative, uniform * self.total)
+        drawn = bisect_right(self.sums, uniform * self.total)
         return drawn if drawn < len(self.weights) else self._last_with_weight(frozenset())
 
     def _draw_from_rest(self, uniform: float, taken: frozenset[int]) -> int:
         """Walk the items that are left, in order; their weights are summed afresh, however small they are."""
         rest = [item for item in range(len(self.weights)) if item not in taken]
-        remaining = sum(self.weights[item] for item in rest)
+        remaining = 0.0
+        for item in rest:  # `sum` rounds otherwise from Python 3.12 on
+            remaining += self.weights[item]
         target = uniform * remaining
         passed = 0.0
         for item in rest:
