@@ -35,12 +35,16 @@ examples:
   endive check examples/mixed.toml
   endive trace examples/mixed.toml -o trace.json
   endive providers --profile 2025-12
+  endive bench --quick
 """
 _RUN_EPILOG = """\
 examples:
   endive run examples/mixed.toml
   endive run examples/mixed.toml --seed 7 --output seed7.parquet
   endive run examples/mixed.toml --json | jq .operations.all.success_rate
+  endive run examples/mixed.toml --engine reference
+
+The compiled engine is compiled on its first use, and kept in ENDIVE_CACHE_DIR, by default ~/.cache/endive.
 
 Rows go to --output; else, with an experiment.label, to experiments/<label>-<hash>/<seed>/results.parquet;
 else to simulation.output_path; else nowhere.
@@ -57,6 +61,15 @@ examples:
 
 Open the trace in chrome://tracing or in Perfetto. A row is a transaction, a slice something it did; failed
 commits, conflicts and ends are marked.
+"""
+_BENCH_EPILOG = """\
+examples:
+  endive bench --quick
+  endive bench
+  endive bench benchmarks/mixed.toml --engine compiled
+
+Without CONFIG, the set that comes with Endive. Wall time includes writing the results. ns/event and ns/draw are of the
+compiled kernel alone: events are where transactions meet shared state, draws are storage latencies.
 """
 _PROVIDERS_EPILOG = """\
 examples:
@@ -111,7 +124,12 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
     run.add_argument("--seed", type=_seed, metavar="N", help="seed, instead of simulation.seed")
     run.add_argument("--output", type=Path, metavar="PATH", help="results file (Parquet)")
-    run.add_argument("--engine", choices=["reference"], default="reference", help="what runs it (default: reference)")
+    run.add_argument(
+        "--engine",
+        choices=["auto", "compiled", "reference"],
+        default="auto",
+        help="what runs it; both give the same results (default: auto, which is compiled)",
+    )
     run.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     run.set_defaults(handler=_run)
@@ -131,6 +149,13 @@ def build_parser() -> argparse.ArgumentParser:
     trace.add_argument("--seed", type=_seed, metavar="N", help="seed, instead of simulation.seed")
     trace.set_defaults(handler=_trace)
 
+    bench = add("bench", "measure both engines on the same configurations", _BENCH_EPILOG)
+    bench.add_argument("configs", type=Path, metavar="CONFIG", nargs="*", help="TOML files")
+    bench.add_argument("--engine", choices=["both", "compiled", "reference"], default="both", help="(default: both)")
+    bench.add_argument("--quick", action="store_true", help="simulate a tenth of each duration")
+    bench.add_argument("--json", action="store_true", help="print the measurements as one JSON object")
+    bench.set_defaults(handler=_bench)
+
     providers = add("providers", "list what each storage provider can do, and how fast", _PROVIDERS_EPILOG)
     providers.add_argument("--profile", choices=["2025-06", "2025-12"], help="one profile (default: each)")
     providers.set_defaults(handler=_providers)
@@ -146,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 stream.reconfigure(errors="replace")
         options = build_parser().parse_args(arguments)
         debug = options.debug
+        _log_to_stderr()
         options.handler(options)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -163,19 +189,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(error: Exception) -> int:
     from endive.config_errors import ConfigError
+    from endive.engine import NotCompiledError
     from endive.files import UnwritableOutputError
 
     if isinstance(error, ConfigError):
         for line in error.lines:
             print(f"endive: {line}", file=sys.stderr)
         return BAD_INPUT
-    if isinstance(error, UnwritableOutputError):
+    if isinstance(error, UnwritableOutputError | NotCompiledError):
         print(f"endive: {error}", file=sys.stderr)
         return BAD_INPUT
     where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
     what = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
     print(f"endive: failed: {where}{what} (--debug shows where)", file=sys.stderr)
     return FAILED
+
+
+def _log_to_stderr() -> None:
+    """Let what the library has to say appear as lines of this program."""
+    import logging
+
+    logging.basicConfig(stream=sys.stderr, format="endive: %(message)s", level=logging.WARNING)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -285,6 +319,27 @@ def _trace(options: argparse.Namespace) -> None:
             write_event_log(recorder, events)
     written = options.output if options.events is None else f"{options.output} and {options.events}"
     print(f"{len(recorder.events):,} events of {recorder.recorded:,} transactions in {written} (seed {seed})")
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from endive.benchmark import engines_table, loads_table, measure, measure_loads, shipped_set, to_json
+
+    configs = options.configs or shipped_set()
+    engines = ("reference", "compiled") if options.engine == "both" else (options.engine,)
+    share = 0.1 if options.quick else 1.0
+    measurements = []
+    for path in configs:
+        for found in measure(path, engines, share):
+            measurements.append(found)
+            print(f"{found.name}, {found.engine}: {found.wall_s:.3f} s", file=sys.stderr)
+    loads = [] if options.configs else list(measure_loads(shipped_set()[0], share))
+    if options.json:
+        print(to_json(measurements, loads))
+        return
+    print(engines_table(measurements))
+    if loads:
+        print()
+        print(loads_table(loads))
 
 
 def _providers(options: argparse.Namespace) -> None:

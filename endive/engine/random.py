@@ -38,14 +38,37 @@ def seek(rng: Any, base: Any, index: int) -> None:
 
 
 @inlined
+def _step(a: Any, b: Any, c: Any, counter: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the next word of SFC64 and the state after it."""
+    word = a + b + counter
+    return word, b ^ (b >> _S11), c + (c << _S3), ((c << _S24) | (c >> _S40)) + word, counter + _ONE
+
+
+@inlined
+def _to_unit(word: Any) -> float:
+    return np.int64(word >> _S11) * _TO_UNIT
+
+
+@inlined
 def uniform(rng: Any) -> float:
     """Draw as `random_sample` does."""
-    word = rng.a + rng.b + rng.counter
-    rng.counter += _ONE
-    rng.a = rng.b ^ (rng.b >> _S11)
-    rng.b = rng.c + (rng.c << _S3)
-    rng.c = ((rng.c << _S24) | (rng.c >> _S40)) + word
-    return np.int64(word >> _S11) * _TO_UNIT
+    word, rng.a, rng.b, rng.c, rng.counter = _step(rng.a, rng.b, rng.c, rng.counter)
+    return _to_unit(word)
+
+
+@inlined
+def polar_pair(a: Any, b: Any, c: Any, counter: Any) -> tuple[float, float, Any, Any, Any, Any]:
+    """Return two standard normal values, the first to be used first, and the state after them."""
+    while True:
+        word, a, b, c, counter = _step(a, b, c, counter)
+        x = 2.0 * _to_unit(word) - 1.0
+        word, a, b, c, counter = _step(a, b, c, counter)
+        y = 2.0 * _to_unit(word) - 1.0
+        square = x * x + y * y
+        if 0.0 < square < 1.0:
+            break
+    scale = math.sqrt(-2.0 * math.log(square) / square)
+    return scale * y, scale * x, a, b, c, counter
 
 
 @called
@@ -54,16 +77,9 @@ def normal(rng: Any) -> float:
     if rng.has_gauss:
         rng.has_gauss = 0
         return rng.gauss
-    while True:
-        x = 2.0 * uniform(rng) - 1.0
-        y = 2.0 * uniform(rng) - 1.0
-        square = x * x + y * y
-        if 0.0 < square < 1.0:
-            break
-    scale = math.sqrt(-2.0 * math.log(square) / square)
-    rng.gauss = scale * x
+    drawn, rng.gauss, rng.a, rng.b, rng.c, rng.counter = polar_pair(rng.a, rng.b, rng.c, rng.counter)
     rng.has_gauss = 1
-    return scale * y
+    return drawn
 
 
 @called
