@@ -18,10 +18,10 @@ from endive import MODEL_VERSION, __version__
 from endive.catalog import CASCatalog, InstantCatalog
 from endive.config import PROVIDER_PROFILES, build_simulation_config, parse_settings
 from endive.policy import Backoff
-from endive.random_streams import new_random_state
+from endive.random_streams import Source, SubstreamFamily, new_random_state
 from endive.results import COLUMNS, ROWS_PER_GROUP, SCHEMA, ResultsWriter, read_metadata, to_table
 from endive.simulation import Simulation, SimulationConfig
-from endive.storage import ExponentialLatency, FixedLatency, create_provider
+from endive.storage import ArtifactLatency, ExponentialLatency, FixedLatency, LognormalLatency, create_provider
 from endive.summary import summarize
 from endive.test_utils import ScriptedWorkload, create_test_config, fixed_storage
 from endive.transaction import FastAppendTransaction
@@ -113,6 +113,22 @@ def test_adding_a_stream_changes_no_other_streams_transactions() -> None:
     alone, beside = rows(ingest), rows(ingest, extra)
     assert len(alone) > 100
     pd.testing.assert_frame_equal(alone, beside)
+
+
+def test_each_stream_and_client_draws_latencies_of_its_own() -> None:
+    """Two streams of two clients arrive at once: ids 1 to 4 by stream, then client; each reads with its first draw."""
+    mu, sigma, seed = 3.0, 0.5, 11
+    read = {"catalog": ArtifactLatency(read=LognormalLatency(mu, sigma, 0.0))}
+    storage, think, work = fixed_storage(artifacts=read), FixedLatency(1000.0), FixedLatency(10.0)
+    streams = [Workload(WorkloadConfig(think, work, 1, (1,), name=name, clients=2)) for name in ("a", "b")]
+    config = create_test_config(
+        storage=storage, catalog=CASCatalog(storage, 1, (1,)), workload=MixedWorkload(streams), seed=seed
+    )
+    rows = {row.txn_id: row for row in Simulation(config).run().transactions}
+    rng = new_random_state()
+    for txn_id, (name, client) in enumerate(itertools.product("ab", (0, 1)), start=1):
+        SubstreamFamily(seed, Source.IO, name, client).seek(rng, 0)
+        assert rows[txn_id].start_ms == pytest.approx(math.exp(mu + sigma * rng.standard_normal()))
 
 
 class PinnedTable(Workload):

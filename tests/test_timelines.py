@@ -698,3 +698,15 @@ def test_ml_append_at_a_moved_offset() -> None:
     assert row.attempt == (LIST_READ + FILE_WRITE + 50.0 + APPEND) + LIST_READ
     assert row.end == WORKED + (LIST_READ + FILE_WRITE + 50.0 + APPEND) + CAS + CATALOG_READ + LIST_READ + CAS
     assert (row.false, row.lists_written, row.files_written) == (1, 0, 1)
+
+
+def test_ml_append_failure_reports_the_end_of_its_decision() -> None:
+    """Decided at 1048, answered at 1093; an entry that lands at 1078 makes the append of 1098 miss again."""
+    storage = lake(append_failure_ms=50.0)
+    transactions = [writer(txn_id=0), writer(txn_id=1), writer(txn_id=2, submit_ms=30.0)]
+    statistics = simulate(transactions, storage=storage, ml_append_mode=True)
+    row = row_of(statistics, 1)
+    appended = LIST_READ + FILE_WRITE + 50.0 + 50.0 + APPEND
+    assert row.attempt == appended + LIST_READ
+    assert row.end == WORKED + appended + CAS + CATALOG_READ + LIST_READ + CAS
+    assert statistics.manifest_list_counters.manifest_append_physical_failure == 2
