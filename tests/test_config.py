@@ -260,7 +260,7 @@ REFUSALS = [
     (
         ['catalog = {num_groups = 2, num_tables = 3, scope = "group"}', "transaction.tables.per_txn = 2"],
         "",
-        ["transaction.tables.per_txn = 2", "smallest group"],
+        ["transaction.tables.per_txn = 2", "must be at most 1", "catalog.num_groups = 2"],
     ),
     (
         [
