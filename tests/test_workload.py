@@ -252,6 +252,9 @@ def test_groups_are_a_dealt_permutation() -> None:
         assert max(sizes.values()) - min(sizes.values()) <= 1
         assert groups == assign_groups(7, num_groups, group_seed=5)
     assert sorted(assign_groups(7, 7)) == list(range(7))
+    places = assign_groups(20, 20, group_seed=5)
+    for num_groups in (2, 3, 7):
+        assert assign_groups(20, num_groups, group_seed=5) == tuple(place % num_groups for place in places)
     assert len({assign_groups(20, 4, group_seed=seed) for seed in range(10)}) == 10
 
 
