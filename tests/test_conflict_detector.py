@@ -61,6 +61,17 @@ def test_a_transaction_asks_no_detector_if_it_cannot_conflict(kind: type[Transac
     assert (loser.false_conflicts, loser.real_conflicts) == (1 - real, real)
 
 
+def test_a_bound_view_of_a_subclass_is_one_too() -> None:
+    class Chance(ProbabilisticConflictDetector):
+        pass
+
+    class Overlap(PartitionOverlapConflictDetector):
+        pass
+
+    for detector in (Chance(0.5), Overlap()):
+        assert type(detector.bind(np.random.RandomState(1))) is type(detector)
+
+
 @pytest.mark.parametrize("probability", [0.0, 0.2, 1.0])
 def test_real_conflicts_come_with_their_probability(probability: float) -> None:
     detector = ProbabilisticConflictDetector(probability, np.random.RandomState(5))
