@@ -432,6 +432,15 @@ def test_retries_start_again_after_a_restart() -> None:
     assert row.commit_time_ms == 2 * again + READ + WORK + ATTEMPT + CAS
 
 
+def test_the_timeout_starts_again_after_a_restart() -> None:
+    """Commits of 64 ms, limit 100: the second run's first failure, 1155 ms after the first work, may be retried."""
+    rivals = [rival(1, 500.0), rival(2, RUN + 500.0, table=1)]
+    options: dict[str, Any] = {"real_conflict_probability": 1.0, "policy": replace(RESTART, total_timeout_ms=100.0)}
+    row = play([writer(OVERWRITES), *rivals], shape=TWO, **options)[1][0]
+    assert (row.abort_reason, row.restarts, conflicts_of(row)) == (None, 1, (1, 0, 1))
+    assert row.commit_time_ms == RUN + READ + WORK + ATTEMPT + CAS + READ + CAS
+
+
 @pytest.mark.parametrize(("duration_ms", "restarts"), [(RUN - 1.0, 0), (RUN, 0), (math.nextafter(RUN, 2e3), 1)])
 def test_no_restart_from_the_duration_on_with_drain(duration_ms: float, restarts: int) -> None:
     """The restart would come at 1091. The run that it begins meets nobody, and commits."""
