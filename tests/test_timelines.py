@@ -369,6 +369,16 @@ def test_merge_floors_after_multiplying(factor: float, missed: int, files: int) 
     assert (row.files_read, row.files_written) == (files, 2 + files)
 
 
+@pytest.mark.parametrize(("factor", "missed", "files"), [(0.5, 1, 0), (0.5, 3, 1), (0.9, 1, 0), (2.5, 3, 7)])
+def test_validation_reads_files_too_where_it_is_told_to(factor: float, missed: int, files: int) -> None:
+    """N historical lists, then floor(N x validation_manifests_per_commit) files, four at a time; none is written."""
+    options = {"validation_manifests_per_commit": factor}
+    overwrite = ValidatedOverwriteTransaction(0, 0.0, RUNTIME, frozenset({0}), **options)
+    row = row_of(simulate([overwrite, *rivals(missed)]))
+    assert (row.historical, row.files_read, row.files_written) == (missed, files, 2)
+    assert row.conflict == LIST_READ + -(-files // 4) * FILE_READ
+
+
 VALIDATED = redone(1, end=ANSWER + RETRY + LIST_READ, conflict=LIST_READ)
 """A validated overwrite after one false conflict with up to four missed commits."""
 
