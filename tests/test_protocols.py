@@ -23,7 +23,7 @@ from endive.manifest_list import ManifestListCounters
 from endive.operation_costs import ConflictCost, CostPerCommit, OperationCosts
 from endive.policy import CommitPolicy, ConflictingManifests, ManifestListLog, ObjectSizes
 from endive.simulation import Simulation, SimulationConfig, Statistics
-from endive.storage import ArtifactLatency, FixedLatency, ProfiledStorage, SizeBasedLatency
+from endive.storage import ArtifactLatency, FixedLatency, ProfiledStorage, SizeBasedLatency, StorageResult
 from endive.test_utils import ScriptedWorkload, create_test_config, fixed_storage, run_generator
 from endive.transaction import Transaction, TransactionResult
 
@@ -400,6 +400,42 @@ def test_of_two_who_rewrite_a_sealed_list_the_first_wins_and_both_pay() -> None:
 
 RUN = READ + WORK + ATTEMPT + CAS + READ + LIST_READ  # 1091: to the end of the validation that finds the conflict
 RESTART = CommitPolicy(on_real_conflict="restart")
+
+
+class LoggedStorage(ProfiledStorage):
+    """A store that notes what is read and written, in which order."""
+
+    log: list[str]
+
+    def read(self, key: str, expected_size_bytes: int) -> Generator[float, None, StorageResult]:
+        self.log.append(f"read {key}")
+        return super().read(key, expected_size_bytes)
+
+    def write(self, key: str, size_bytes: int) -> Generator[float, None, StorageResult]:
+        self.log.append(f"write {key}")
+        return super().write(key, size_bytes)
+
+
+def test_the_order_of_all_that_a_merged_conflict_takes() -> None:
+    """Two missed commits, one file each to validate, two files to merge, metadata not inlined."""
+    store = lake()
+    storage = LoggedStorage(store.rng, store.profile, store.failures, store.artifacts)
+    storage.log = []
+    policy = CommitPolicy(
+        on_real_conflict="merge",
+        conflicting_manifests=ConflictingManifests(FixedLatency(2.0)),
+        table_metadata_inlined=False,
+    )
+    overwrite = writer(OVERWRITES, validation_manifests_per_commit=1.0)
+    rivals = [bare(1, 100.0), bare(2, 200.0)]
+    options: dict[str, Any] = {"storage": storage, "policy": policy, "real_conflict_probability": 1.0}
+    play([overwrite, *rivals], **options)
+    bare_commit = ["read metadata/0", "write metadata/0"]
+    attempt = ["read manifest_list/0", "write manifest_file/0", "write manifest_list/0", "write metadata/0"]
+    validation = ["read manifest_list/0"] * 2 + ["read manifest_file/0"] * 2
+    merge = ["read manifest_file/0"] * 2 + ["write manifest_file/0"] * 2
+    first = ["read metadata/0", *bare_commit, *bare_commit, *attempt]
+    assert storage.log == [*first, *validation, *merge, "read metadata/0", *attempt]
 
 
 @pytest.mark.parametrize("max_restarts", [0, 1, 3])
