@@ -273,6 +273,18 @@ class TestResultsFile:
         frame = Simulation(busy()).run().to_dataframe()
         assert frame.columns.tolist() == SCHEMA.names
 
+    def test_the_specified_columns_hold_what_their_names_say(self) -> None:
+        """Submitted at 30: read 10, work 100, list read 10, file write 20, list write 20, swap 10."""
+        row = Simulation(scripted((1, 30.0, 100.0))).run().to_dataframe().iloc[0]
+        expected = {
+            "txn_id": 1, "t_submit": 30.0, "t_runtime": 100.0, "t_commit": 200.0, "commit_latency": 60.0,
+            "total_latency": 170.0, "n_retries": 0, "status": "committed", "operation_type": "fast_append",
+            "abort_reason": None, "manifest_list_reads": 1, "manifest_list_writes": 1, "manifest_file_reads": 0,
+            "manifest_file_writes": 1, "catalog_read_ms": 10.0, "per_attempt_io_ms": 50.0, "conflict_io_ms": 0.0,
+            "catalog_commit_ms": 10.0,
+        }  # fmt: skip
+        assert {name: row[name] for name in SPECIFIED_COLUMNS} == expected
+
     def test_an_empty_run_has_all_columns(self) -> None:
         frame = Simulation(busy(duration_ms=0.5)).run().to_dataframe()
         assert frame.empty
