@@ -358,6 +358,11 @@ def test_the_catalog_that_is_built(provider: str, catalog: dict[str, Any], expec
         assert built.storage.name == catalog["provider"]
 
 
+def test_a_catalog_service_has_no_floor() -> None:
+    built = build_simulation_config(parse_settings(with_changes("catalog.latency_ms = 0.25"))).catalog
+    assert run_generator(built.read())[0] == 0.25
+
+
 def test_costs_can_be_overridden_and_operation_types_added() -> None:
     data = with_changes(
         "transaction.costs.fast_append.manifest_file_writes = 0",
