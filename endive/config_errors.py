@@ -126,9 +126,9 @@ def _explain_unknown(key: str, last: str, known: Sequence[str]) -> str:
 def _allowed(kind: str, context: Mapping[str, Any], message: str) -> str:
     """Return what is allowed where pydantic reports an error of `kind`."""
     texts = {
-        "greater_than": "must be more than {gt:g}",
-        "greater_than_equal": "must be {ge:g} or more",
-        "less_than_equal": "must be {le:g} or less",
+        "greater_than": "must be more than {gt}",
+        "greater_than_equal": "must be {ge} or more",
+        "less_than_equal": "must be {le} or less",
         "finite_number": "must be a finite number",
         "float_type": "must be a number",
         "int_type": "must be a whole number",
@@ -142,7 +142,8 @@ def _allowed(kind: str, context: Mapping[str, Any], message: str) -> str:
         "tuple_type": "must be an array",
         "too_short": "must have {min_length} or more entries",
     }
-    return texts[kind].format(**context) if kind in texts else message
+    bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
+    return texts[kind].format(**bounds) if kind in texts else message
 
 
 def _without_union_tags(location: Sequence[int | str], data: Any) -> list[int | str]:

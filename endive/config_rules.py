@@ -219,7 +219,10 @@ def _stream_problems(key: str, stream: StreamFields, settings: Settings) -> Iter
             smallest = min(Counter(assign_groups(catalog.num_tables, catalog.num_groups, catalog.group_seed)).values())
             if per_txn > smallest:
                 yield Problem(
-                    f"{key}.tables.per_txn", per_txn, f"must be at most the {smallest} tables of the smallest group"
+                    f"{key}.tables.per_txn",
+                    per_txn,
+                    f"must be at most {smallest}, the tables of the smallest of catalog.num_groups = "
+                    f"{catalog.num_groups} groups",
                 )
     if stream.partitions is not None and stream.partitions.per_txn is not None:
         fewest = min(catalog.partitions.per_table or (catalog.partitions.num_partitions,))

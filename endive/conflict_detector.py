@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 import numpy as np
 
 from endive.catalog import CatalogSnapshot
@@ -22,8 +25,10 @@ class ProbabilisticConflictDetector(ConflictDetector):
     def real_conflict_probability(self) -> float:
         return self._probability
 
-    def bind(self, rng: np.random.RandomState) -> ProbabilisticConflictDetector:
-        return ProbabilisticConflictDetector(self._probability, rng)
+    def bind(self, rng: np.random.RandomState) -> Self:
+        view = copy.copy(self)
+        view._rng = rng
+        return view
 
     def is_real_conflict(
         self, txn: Transaction, current_snapshot: CatalogSnapshot, start_snapshot: CatalogSnapshot
@@ -43,8 +48,10 @@ class PartitionOverlapConflictDetector(ConflictDetector):
     def __init__(self, rng: np.random.RandomState | None = None) -> None:
         self._rng = rng
 
-    def bind(self, rng: np.random.RandomState) -> PartitionOverlapConflictDetector:
-        return PartitionOverlapConflictDetector(rng)
+    def bind(self, rng: np.random.RandomState) -> Self:
+        view = copy.copy(self)
+        view._rng = rng
+        return view
 
     def is_real_conflict(
         self, txn: Transaction, current_snapshot: CatalogSnapshot, start_snapshot: CatalogSnapshot

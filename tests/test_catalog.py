@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from endive.catalog import (
@@ -18,7 +19,8 @@ from endive.catalog import (
     IntentionRecord,
     Scope,
 )
-from endive.storage import FixedLatency
+from endive.config import PROVIDER_PROFILES
+from endive.storage import FailureLatencies, FixedLatency, create_provider
 from endive.test_utils import fixed_storage, run_generator
 
 PARTITIONS = (3, 3, 3, 3)
@@ -207,6 +209,19 @@ def test_a_failure_is_known_at_its_latency_but_not_before_it_is_decided(
     assert run_generator(submit(catalog, intend(base, None, 0))) == (expected_ms, CommitResult(False, expected_ms))
 
 
+def test_a_failure_latency_is_drawn_on_failure_only() -> None:
+    """One number for a swap that succeeds, a second one for a swap that fails."""
+    rng, other = np.random.RandomState(3), np.random.RandomState(3)
+    storage = create_provider("gcp", rng, PROVIDER_PROFILES, failures=FailureLatencies(cas=True))
+    catalog = CASCatalog(storage, 4, PARTITIONS)
+    intention = intend(read(catalog), None, 0)
+    other.standard_normal()
+    for draws, succeeded in ((1, True), (2, False)):
+        assert succeeds(catalog, intention) == succeeded
+        other.standard_normal(draws)
+        assert rng.standard_normal() == other.standard_normal()
+
+
 class TestAppendLog:
     """read 10 ms, append 4 ms, compare-and-swap 5 ms, failed append 50 ms where given."""
 
@@ -227,6 +242,15 @@ class TestAppendLog:
         counters = catalog.report().counters
         assert (counters.append_physical_success, counters.append_physical_failure) == (2, 1)
         assert (counters.append_logical_success, counters.append_logical_conflict) == (2, 0)
+
+    def test_one_failure_tells_where_the_log_ends_however_far_behind_the_client_is(self) -> None:
+        catalog = make("append")
+        base = read(catalog)
+        for table in (0, 1, 2):
+            assert succeeds(catalog, intend(read(catalog), None, table))
+        elapsed_ms, result = run_generator(submit(catalog, intend(base, None, 3)))
+        assert (elapsed_ms, result) == (18.0, CommitResult(True, 18.0, physical_failures=1))
+        assert read(catalog).log_offset == 400
 
     def test_a_record_that_does_not_apply_is_in_the_log_all_the_same(self) -> None:
         catalog = make("append")

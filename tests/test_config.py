@@ -11,23 +11,37 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 
-from endive.catalog import AppendCatalog, CASCatalog, InstantCatalog
+from endive.catalog import AppendCatalog, AppendLog, CASCatalog, InstantCatalog, assign_groups
 from endive.config import (
     build_simulation_config,
     changed_settings,
     compute_experiment_hash,
     dotted_lines,
     json_schema,
+    load_provider_profiles,
     load_simulation_config,
     parse_settings,
     resolved_lines,
     warnings_of,
 )
 from endive.config_errors import ConfigError
-from endive.policy import CommitPolicy
+from endive.conflict_detector import ProbabilisticConflictDetector
+from endive.operation_costs import FAST_APPEND, merge_append_costs, validated_overwrite_costs
+from endive.policy import Backoff, CommitPolicy, ConflictingManifests, ManifestListLog, ObjectSizes
 from endive.simulation import Simulation
-from endive.storage import ExponentialLatency, LognormalLatency
-from endive.workload import MixedWorkload
+from endive.storage import (
+    ArtifactLatency,
+    EmpiricalLatency,
+    ExponentialLatency,
+    FailureLatencies,
+    FixedLatency,
+    LognormalLatency,
+    NormalLatency,
+    ProfiledStorage,
+    UniformLatency,
+)
+from endive.test_utils import run_generator
+from endive.workload import MixedWorkload, ZipfPartitionSelector, ZipfTableSelector
 from tests.strategies import configurations
 
 REPOSITORY = Path(__file__).parent.parent
@@ -108,7 +122,7 @@ def test_the_specifications_example_is_read_as_it_says(tmp_path: Path) -> None:
     ]
     assert (config.backoff_enabled, config.backoff_base_ms, config.backoff_max_ms) == (True, 10.0, 5000.0)
     assert config.policy == CommitPolicy()
-    assert load_simulation_config(path, seed_override=7).seed == 7
+    assert [load_simulation_config(path, seed_override=seed).seed for seed in (7, 0)] == [7, 0]
 
 
 # Each wrong input, and what its one line must say: the key, the value, what is allowed.
@@ -126,6 +140,7 @@ REFUSALS = [
     (["simulation.duration_ms = inf"], "simulation", ["simulation.duration_ms = inf", "finite"]),
     (['simulation.duration_ms = "long"'], "simulation", ['simulation.duration_ms = "long"', "a number"]),
     (["simulation.seed = -1"], "", ["simulation.seed = -1", "0 or more"]),
+    (["simulation.seed = 99999999999999999999"], "", ["simulation.seed", "must be 9223372036854775807 or less"]),
     (["simulation.seed = 1.5"], "", ["simulation.seed = 1.5", "whole number"]),
     (["transaction.retry = true"], "", ["transaction.retry = true", "whole number"]),
     (["transaction.retry = -2"], "", ["transaction.retry = -2", "0 or more"]),
@@ -237,13 +252,17 @@ REFUSALS = [
         ["storage.latency.catalog", "catalog.latency_ms"],
     ),
     (["transaction.runtime = {median = 5, sigma = 100}"], "transaction.runtime", ["runtime.sigma = 100", "20 or less"]),
-    (["catalog.num_tables = 10000000000000000000"], "", ["catalog.num_tables", "1e+06 or less"]),
+    (["catalog.num_tables = 10000000000000000000"], "", ["catalog.num_tables", "must be 1000000 or less"]),
     (
         ["catalog = {num_tables = 1000, partitions.num_partitions = 100000}"],
         "",
         ["catalog.partitions", "100,000,000", "10,000,000"],
     ),
-    (["transaction.clients = 1000000000000"], "transaction.inter_arrival", ["transaction.clients", "1e+06 or less"]),
+    (
+        ["transaction.clients = 1000000000000"],
+        "transaction.inter_arrival",
+        ["transaction.clients", "must be 1000000 or less"],
+    ),
     (["manifests.manifest_list_bytes = 99999999999999999999"], "", ["manifests.manifest_list_bytes", "or less"]),
     (['transaction.operation_types = {"é" = 1}'], "", ["transaction.operation_types", "letters, digits"]),
     (["catalog = {num_groups = 2, num_tables = 4}"], "", ["catalog.num_groups = 2", 'catalog.scope = "group"']),
@@ -255,7 +274,7 @@ REFUSALS = [
     (
         ['catalog = {num_groups = 2, num_tables = 3, scope = "group"}', "transaction.tables.per_txn = 2"],
         "",
-        ["transaction.tables.per_txn = 2", "smallest group"],
+        ["transaction.tables.per_txn = 2", "must be at most 1", "catalog.num_groups = 2"],
     ),
     (
         [
@@ -339,6 +358,11 @@ def test_the_catalog_that_is_built(provider: str, catalog: dict[str, Any], expec
         assert built.storage.name == catalog["provider"]
 
 
+def test_a_catalog_service_has_no_floor() -> None:
+    built = build_simulation_config(parse_settings(with_changes("catalog.latency_ms = 0.25"))).catalog
+    assert run_generator(built.read())[0] == 0.25
+
+
 def test_costs_can_be_overridden_and_operation_types_added() -> None:
     data = with_changes(
         "transaction.costs.fast_append.manifest_file_writes = 0",
@@ -366,6 +390,124 @@ def test_streams_take_what_they_leave_out_from_transaction() -> None:
     assert (ingest.name, ingest.clients, ingest.inter_arrival) == ("ingest", 0, ExponentialLatency(100.0))
     assert (compaction.name, compaction.clients, compaction.inter_arrival.mean_ms()) == ("compaction", 2, 5.0)
     assert ingest.runtime == compaction.runtime
+
+
+EVERY_KEY = """
+simulation = { duration_ms = 1234, seed = 5, drain = true }
+[storage]
+provider = "s3x"
+profile = "2025-12"
+max_parallel = 3
+cas_failure_latency = true
+append_failure_latency = false
+latency.manifest_list.read = { distribution = "fixed", value = 31 }
+latency.metadata.write = { distribution = "uniform", low = 32, high = 33 }
+[catalog]
+type = "append"
+provider = "azure"
+scope = "group"
+num_tables = 6
+num_groups = 2
+group_seed = 9
+effect_point = 0.25
+table_metadata_inlined = false
+partitions.per_table = [4, 5, 6, 7, 8, 9]
+append.entry_bytes = 11
+append.compaction_threshold_bytes = 12
+append.compaction_max_entries = 13
+append.max_physical_retries = 14
+append.compaction_latency = { distribution = "normal", mean = 15, stddev = 16, min = 17 }
+[transaction]
+retry = 18
+total_timeout_ms = 19
+conflict_detector = "probabilistic"
+real_conflict_probability = 0.2
+on_real_conflict = "merge"
+conflicting_manifests = { distribution = { distribution = "exponential", scale = 21 }, min = 2, max = 22 }
+overlap = "table"
+history = "table"
+isolation = "serializable"
+manifest_list_mode = "append"
+manifest_list_entry_bytes = 23
+manifest_list_seal_bytes = 24
+manifests_per_concurrent_commit = 2.5
+validation_manifests_per_commit = 2.6
+runtime = { median = 27, sigma = 0.28, min = 2 }
+inter_arrival = { distribution = "empirical", probabilities = [0, 1], values = [29, 30] }
+tables = { per_txn = 3, selector = "zipf", alpha = 1.1, write_fraction = 0.4 }
+partitions = { per_txn = 4, selector = "zipf", alpha = 1.2, write_fraction = 0.6 }
+operation_types = { fast_append = 1, merge_append = 2, validated_overwrite = 3 }
+[transaction.retry_backoff]
+enabled = true
+base_ms = 41
+multiplier = 4.2
+max_ms = 4300
+jitter = 0.44
+jitter_kind = "iceberg"
+[manifests]
+catalog_entry_bytes = 51
+table_metadata_bytes = 52
+manifest_list_bytes = 53
+manifest_file_bytes = 54
+entry_bytes = 55
+list_per = "partition"
+"""
+
+
+def test_every_key_reaches_the_simulation() -> None:
+    config = build_simulation_config(parse_settings(tomllib.loads(EVERY_KEY)))
+    assert (config.duration_ms, config.seed, config.drain) == (1234.0, 5, True)
+    assert (config.max_retries, config.ml_append_mode) == (18, True)
+    assert config.policy == CommitPolicy(
+        total_timeout_ms=19.0,
+        max_parallel=3,
+        table_metadata_inlined=False,
+        overlap="table",
+        history="table",
+        on_real_conflict="merge",
+        isolation="serializable",
+        list_per="partition",
+        sizes=ObjectSizes(table_metadata=52, manifest_list=53, manifest_file=54, list_growth=55),
+        manifest_list_log=ManifestListLog(entry_bytes=23, seal_bytes=24),
+        conflicting_manifests=ConflictingManifests(ExponentialLatency(21.0), 2, 22),
+    )
+    backoff = Backoff(base_ms=41.0, multiplier=4.2, max_ms=4300.0, jitter=0.44, jitter_kind="iceberg")
+    assert config.effective_policy().backoff == backoff
+    assert isinstance(config.conflict_detector, ProbabilisticConflictDetector)
+    assert config.conflict_detector.real_conflict_probability == 0.2
+
+
+def test_every_key_of_the_stores_reaches_the_simulation() -> None:
+    config = build_simulation_config(parse_settings(tomllib.loads(EVERY_KEY)))
+    storage, catalog = config.storage_provider, config.catalog
+    assert isinstance(storage, ProfiledStorage)
+    assert (storage.name, storage.profile) == ("s3x", load_provider_profiles("2025-12")["s3x"])
+    assert storage.failures == FailureLatencies(cas=True, append=False)
+    assert storage.artifacts == {
+        "manifest_list": ArtifactLatency(read=FixedLatency(31.0)),
+        "metadata": ArtifactLatency(write=UniformLatency(32.0, 33.0)),
+    }
+    assert isinstance(catalog, AppendCatalog)
+    assert (catalog.scope, catalog.effect_point, catalog.entry_bytes) == ("group", 0.25, 51)
+    assert (catalog.storage.name, catalog.groups) == ("azure", assign_groups(6, 2, 9))
+    assert catalog.log == AppendLog(11, 12, 13, 14, NormalLatency(15.0, 16.0, 17.0))
+    snapshot = run_generator(catalog.read())[1]
+    assert [table.num_partitions for table in snapshot.tables] == [4, 5, 6, 7, 8, 9]
+
+
+def test_every_key_of_a_stream_reaches_the_simulation() -> None:
+    stream = build_simulation_config(parse_settings(tomllib.loads(EVERY_KEY))).workload.config
+    assert (stream.num_tables, stream.partitions_per_table) == (6, (4, 5, 6, 7, 8, 9))
+    assert stream.runtime == LognormalLatency.from_median(27.0, 0.28, 2.0)
+    assert stream.inter_arrival == EmpiricalLatency((0.0, 1.0), (29.0, 30.0))
+    assert (stream.tables_per_txn, stream.partitions_per_txn, stream.groups) == (3, 4, assign_groups(6, 2, 9))
+    assert isinstance(stream.table_selector, ZipfTableSelector)
+    assert (stream.table_selector.alpha, stream.table_selector.write_fraction) == (1.1, 0.4)
+    assert isinstance(stream.partition_selector, ZipfPartitionSelector)
+    assert (stream.partition_selector.alpha, stream.partition_selector.write_fraction) == (1.2, 0.6)
+    assert stream.weighted_operations() == (
+        (FAST_APPEND, 1.0), (merge_append_costs(2.5), 2.0), (validated_overwrite_costs(2.6), 3.0)
+    )  # fmt: skip
 
 
 STREAMS = """

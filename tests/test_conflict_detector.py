@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,39 @@ def test_operations_that_cannot_conflict_are_never_asked_nor_drawn_for(kind: typ
         rng = np.random.RandomState(1)
         assert not make(rng).is_real_conflict(txn, snapshot(1), snapshot(0))
         assert rng.random_sample() == np.random.RandomState(1).random_sample()
+
+
+class ZealousDetector(ConflictDetector):
+    """Finds a conflict in everything that it is asked about."""
+
+    def is_real_conflict(
+        self, txn: Transaction, current_snapshot: CatalogSnapshot, start_snapshot: CatalogSnapshot
+    ) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "real"), [(FastAppendTransaction, 0), (MergeAppendTransaction, 0), (ValidatedOverwriteTransaction, 1)]
+)
+def test_a_transaction_asks_no_detector_if_it_cannot_conflict(kind: type[Transaction], real: int) -> None:
+    """Two race for a table; only an overwrite that loses is asked about."""
+    workload = ScriptedWorkload(lambda: [kind(txn_id, 0.0, 10.0, frozenset({0})) for txn_id in (1, 2)])
+    config = replace(create_test_config(workload=workload), conflict_detector=ZealousDetector())
+    statistics = Simulation(config).run()
+    assert (statistics.committed, statistics.validation_exceptions) == (2 - real, real)
+    loser = next(row for row in statistics.transactions if row.txn_id == 2)
+    assert (loser.false_conflicts, loser.real_conflicts) == (1 - real, real)
+
+
+def test_a_bound_view_of_a_subclass_is_one_too() -> None:
+    class Chance(ProbabilisticConflictDetector):
+        pass
+
+    class Overlap(PartitionOverlapConflictDetector):
+        pass
+
+    for detector in (Chance(0.5), Overlap()):
+        assert type(detector.bind(np.random.RandomState(1))) is type(detector)
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.2, 1.0])

@@ -23,7 +23,7 @@ from endive.manifest_list import ManifestListCounters
 from endive.operation_costs import ConflictCost, CostPerCommit, OperationCosts
 from endive.policy import CommitPolicy, ConflictingManifests, ManifestListLog, ObjectSizes
 from endive.simulation import Simulation, SimulationConfig, Statistics
-from endive.storage import ArtifactLatency, FixedLatency, ProfiledStorage, SizeBasedLatency
+from endive.storage import ArtifactLatency, FixedLatency, ProfiledStorage, SizeBasedLatency, StorageResult
 from endive.test_utils import ScriptedWorkload, create_test_config, fixed_storage, run_generator
 from endive.transaction import Transaction, TransactionResult
 
@@ -402,6 +402,42 @@ RUN = READ + WORK + ATTEMPT + CAS + READ + LIST_READ  # 1091: to the end of the 
 RESTART = CommitPolicy(on_real_conflict="restart")
 
 
+class LoggedStorage(ProfiledStorage):
+    """A store that notes what is read and written, in which order."""
+
+    log: list[str]
+
+    def read(self, key: str, expected_size_bytes: int) -> Generator[float, None, StorageResult]:
+        self.log.append(f"read {key}")
+        return super().read(key, expected_size_bytes)
+
+    def write(self, key: str, size_bytes: int) -> Generator[float, None, StorageResult]:
+        self.log.append(f"write {key}")
+        return super().write(key, size_bytes)
+
+
+def test_the_order_of_all_that_a_merged_conflict_takes() -> None:
+    """Two missed commits, one file each to validate, two files to merge, metadata not inlined."""
+    store = lake()
+    storage = LoggedStorage(store.rng, store.profile, store.failures, store.artifacts)
+    storage.log = []
+    policy = CommitPolicy(
+        on_real_conflict="merge",
+        conflicting_manifests=ConflictingManifests(FixedLatency(2.0)),
+        table_metadata_inlined=False,
+    )
+    overwrite = writer(OVERWRITES, validation_manifests_per_commit=1.0)
+    rivals = [bare(1, 100.0), bare(2, 200.0)]
+    options: dict[str, Any] = {"storage": storage, "policy": policy, "real_conflict_probability": 1.0}
+    play([overwrite, *rivals], **options)
+    bare_commit = ["read metadata/0", "write metadata/0"]
+    attempt = ["read manifest_list/0", "write manifest_file/0", "write manifest_list/0", "write metadata/0"]
+    validation = ["read manifest_list/0"] * 2 + ["read manifest_file/0"] * 2
+    merge = ["read manifest_file/0"] * 2 + ["write manifest_file/0"] * 2
+    first = ["read metadata/0", *bare_commit, *bare_commit, *attempt]
+    assert storage.log == [*first, *validation, *merge, "read metadata/0", *attempt]
+
+
 @pytest.mark.parametrize("max_restarts", [0, 1, 3])
 def test_restarts_add_up_and_end_with_a_validation_exception(max_restarts: int) -> None:
     """A rival commits under each run of the overwrite: it runs 1 + `max_restarts` times, each from a new snapshot."""
@@ -430,6 +466,15 @@ def test_retries_start_again_after_a_restart() -> None:
     assert (row.abort_reason, row.restarts, row.attempts) == (None, 2, 1)
     assert conflicts_of(row) == (2, 0, 2)
     assert row.commit_time_ms == 2 * again + READ + WORK + ATTEMPT + CAS
+
+
+def test_the_timeout_starts_again_after_a_restart() -> None:
+    """Commits of 64 ms, limit 100: the second run's first failure, 1155 ms after the first work, may be retried."""
+    rivals = [rival(1, 500.0), rival(2, RUN + 500.0, table=1)]
+    options: dict[str, Any] = {"real_conflict_probability": 1.0, "policy": replace(RESTART, total_timeout_ms=100.0)}
+    row = play([writer(OVERWRITES), *rivals], shape=TWO, **options)[1][0]
+    assert (row.abort_reason, row.restarts, conflicts_of(row)) == (None, 1, (1, 0, 1))
+    assert row.commit_time_ms == RUN + READ + WORK + ATTEMPT + CAS + READ + CAS
 
 
 @pytest.mark.parametrize(("duration_ms", "restarts"), [(RUN - 1.0, 0), (RUN, 0), (math.nextafter(RUN, 2e3), 1)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -130,3 +132,16 @@ def test_streams_of_neighbouring_seeds_are_uncorrelated() -> None:
         firsts.append(rng.random_sample())
     assert stats.kstest(firsts, "uniform").pvalue > 1e-4
     assert abs(np.corrcoef(firsts[:-1], firsts[1:])[0, 1]) < 4 / np.sqrt(len(firsts))
+
+
+@pytest.mark.parametrize(
+    ("source", "number"),
+    [("ARRIVAL", 0), ("RUNTIME", 1), ("OPERATION", 2), ("TABLES", 3), ("PARTITIONS", 4), ("IO", 5), ("GROUPS", 6)],
+)
+def test_the_base_of_a_family_is_that_of_decision_0001(source: str, number: int) -> None:
+    """Base = mix(seed + G), then base = mix((base xor part) + G) for source, hashed name and client."""
+    name = int.from_bytes(hashlib.blake2b(b"ingest", digest_size=8).digest(), "little")
+    base = split_mix_64(42, 1)[0]
+    for part in (number, name, 7):
+        base = split_mix_64(base ^ part, 1)[0]
+    assert family_base(42, Source[source], "ingest", 7) == base

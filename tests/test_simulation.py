@@ -18,10 +18,10 @@ from endive import MODEL_VERSION, __version__
 from endive.catalog import CASCatalog, InstantCatalog
 from endive.config import PROVIDER_PROFILES, build_simulation_config, parse_settings
 from endive.policy import Backoff
-from endive.random_streams import new_random_state
+from endive.random_streams import Source, SubstreamFamily, new_random_state
 from endive.results import COLUMNS, ROWS_PER_GROUP, SCHEMA, ResultsWriter, read_metadata, to_table
 from endive.simulation import Simulation, SimulationConfig
-from endive.storage import ExponentialLatency, FixedLatency, create_provider
+from endive.storage import ArtifactLatency, ExponentialLatency, FixedLatency, LognormalLatency, create_provider
 from endive.summary import summarize
 from endive.test_utils import ScriptedWorkload, create_test_config, fixed_storage
 from endive.transaction import FastAppendTransaction
@@ -113,6 +113,22 @@ def test_adding_a_stream_changes_no_other_streams_transactions() -> None:
     alone, beside = rows(ingest), rows(ingest, extra)
     assert len(alone) > 100
     pd.testing.assert_frame_equal(alone, beside)
+
+
+def test_each_stream_and_client_draws_latencies_of_its_own() -> None:
+    """Two streams of two clients arrive at once: ids 1 to 4 by stream, then client; each reads with its first draw."""
+    mu, sigma, seed = 3.0, 0.5, 11
+    read = {"catalog": ArtifactLatency(read=LognormalLatency(mu, sigma, 0.0))}
+    storage, think, work = fixed_storage(artifacts=read), FixedLatency(1000.0), FixedLatency(10.0)
+    streams = [Workload(WorkloadConfig(think, work, 1, (1,), name=name, clients=2)) for name in ("a", "b")]
+    config = create_test_config(
+        storage=storage, catalog=CASCatalog(storage, 1, (1,)), workload=MixedWorkload(streams), seed=seed
+    )
+    rows = {row.txn_id: row for row in Simulation(config).run().transactions}
+    rng = new_random_state()
+    for txn_id, (name, client) in enumerate(itertools.product("ab", (0, 1)), start=1):
+        SubstreamFamily(seed, Source.IO, name, client).seek(rng, 0)
+        assert rows[txn_id].start_ms == pytest.approx(math.exp(mu + sigma * rng.standard_normal()))
 
 
 class PinnedTable(Workload):
@@ -256,6 +272,18 @@ class TestResultsFile:
         assert [column.name for column in COLUMNS][: len(SPECIFIED_COLUMNS)] == SPECIFIED_COLUMNS
         frame = Simulation(busy()).run().to_dataframe()
         assert frame.columns.tolist() == SCHEMA.names
+
+    def test_the_specified_columns_hold_what_their_names_say(self) -> None:
+        """Submitted at 30: read 10, work 100, list read 10, file write 20, list write 20, swap 10."""
+        row = Simulation(scripted((1, 30.0, 100.0))).run().to_dataframe().iloc[0]
+        expected = {
+            "txn_id": 1, "t_submit": 30.0, "t_runtime": 100.0, "t_commit": 200.0, "commit_latency": 60.0,
+            "total_latency": 170.0, "n_retries": 0, "status": "committed", "operation_type": "fast_append",
+            "abort_reason": None, "manifest_list_reads": 1, "manifest_list_writes": 1, "manifest_file_reads": 0,
+            "manifest_file_writes": 1, "catalog_read_ms": 10.0, "per_attempt_io_ms": 50.0, "conflict_io_ms": 0.0,
+            "catalog_commit_ms": 10.0,
+        }  # fmt: skip
+        assert {name: row[name] for name in SPECIFIED_COLUMNS} == expected
 
     def test_an_empty_run_has_all_columns(self) -> None:
         frame = Simulation(busy(duration_ms=0.5)).run().to_dataframe()

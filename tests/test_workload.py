@@ -181,6 +181,22 @@ def test_written_share(fraction: float, selected: int, written: int) -> None:
     assert chosen <= read
 
 
+@pytest.mark.parametrize("kind", [ZipfTableSelector, ZipfPartitionSelector])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_first_drawn_are_the_ones_written(kind: type[ZipfTableSelector], grouped: bool) -> None:
+    """Of two drawn one is written: a with b only read has P(a then b), which is not P(b then a)."""
+    selector, rng, shares = kind(1.2, write_fraction=0.5), np.random.RandomState(12), zipf_pmf(1.2, 4)
+    observed: Counter[object] = Counter()
+    for _ in range(COUNT):
+        read, written = selector.select_within_group(2, (0,) * 4, rng) if grouped else selector.select(2, 4, rng)
+        observed[(*written, *(read - written))] += 1
+    expected = {
+        (first, second): shares[first] * shares[second] / (1 - shares[first])
+        for first, second in itertools.permutations(range(4), 2)
+    }
+    assert_frequencies(observed, expected)
+
+
 def test_partitions_are_chosen_within_each_table() -> None:
     config = replace(CONFIG, partitions_per_table=(2, 3, 4, 5), tables_per_txn=3, partitions_per_txn=2)
     for _, txn in take(Workload(config, seed=9), 500):
@@ -252,6 +268,9 @@ def test_groups_are_a_dealt_permutation() -> None:
         assert max(sizes.values()) - min(sizes.values()) <= 1
         assert groups == assign_groups(7, num_groups, group_seed=5)
     assert sorted(assign_groups(7, 7)) == list(range(7))
+    places = assign_groups(20, 20, group_seed=5)
+    for num_groups in (2, 3, 7):
+        assert assign_groups(20, num_groups, group_seed=5) == tuple(place % num_groups for place in places)
     assert len({assign_groups(20, 4, group_seed=seed) for seed in range(10)}) == 10
 
 
