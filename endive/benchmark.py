@@ -20,6 +20,8 @@ from endive.storage import ExponentialLatency
 from endive.utils import format_duration, format_table
 from endive.workload import Workload
 
+MeasuredEngine = Literal["reference", "compiled"]
+
 COMPILED_REPEATS: Final = 3
 LOADS: Final = (1.0, 2.0, 5.0, 10.0)
 _MEMORY_STATUS: Final = Path("/proc/self/status")
@@ -52,7 +54,7 @@ def shipped_set() -> list[Path]:
     return []
 
 
-def measure(path: Path, engines: Sequence[Literal["reference", "compiled"]], share: float) -> Iterator[Measurement]:
+def measure(path: Path, engines: Sequence[MeasuredEngine], share: float) -> Iterator[Measurement]:
     """Yield what each engine takes for `share` of a configuration's duration; the compiled one at its best of a few."""
     settings = load_settings(path)
     whole = build_simulation_config(settings, seed_override=settings.simulation.seed or 0)
@@ -83,7 +85,7 @@ def _wall_s(measurement: Measurement) -> float:
     return measurement.wall_s
 
 
-def _measure_run(name: str, config: SimulationConfig, engine: Literal["reference", "compiled"]) -> Measurement:
+def _measure_run(name: str, config: SimulationConfig, engine: MeasuredEngine) -> Measurement:
     if engine == "compiled":
         prepare_machine(config, 0)
     with tempfile.TemporaryDirectory() as folder:
