@@ -162,11 +162,22 @@ SUMMED_TIMES: Final = (
 
 
 @dataclass
+class InFlightTimes:
+    """When transactions still running at the end had come so far, in milliseconds, in the order of their ids.
+
+    The commit phase begins once, however often a transaction restarts; NaN where it had not begun.
+    """
+
+    submit_ms: array[float] = field(default_factory=lambda: array("d"))
+    commit_start_ms: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass
 class Statistics:
     """What a run found. `transactions` is empty for a run whose rows went to a file as it ran.
 
-    `in_flight` counts the transactions still running at the end by (operation type, phase);
-    `in_flight_applied` of them had their commit installed but not answered, and wrote
+    `in_flight` counts the transactions still running at the end by (operation type, phase), and `in_flight_times` has
+    their times by operation type; `in_flight_applied` of them had their commit installed but not answered, and wrote
     `in_flight_applied_tables`.
     """
 
@@ -183,6 +194,7 @@ class Statistics:
 
     submitted: int = 0
     in_flight: Counter[tuple[str, str]] = field(default_factory=Counter)
+    in_flight_times: dict[str, InFlightTimes] = field(default_factory=dict)
     in_flight_applied: int = 0
     in_flight_applied_tables: Counter[int] = field(default_factory=Counter)
     final_seq: int = 0
@@ -481,8 +493,11 @@ class _SimPyRun:
 
     def _report(self) -> None:
         statistics, report = self._statistics, self._catalog.report()
-        for txn in self._in_flight.values():
+        for _, txn in sorted(self._in_flight.items()):
             statistics.in_flight[txn.operation_type, txn.status.name.lower()] += 1
+            times = statistics.in_flight_times.setdefault(txn.operation_type, InFlightTimes())
+            times.submit_ms.append(txn.submit_time_ms)
+            times.commit_start_ms.append(txn.commit_start_ms)
             if txn.txn_id in report.unacknowledged:
                 statistics.in_flight_applied += 1
                 statistics.in_flight_applied_tables.update(report.unacknowledged[txn.txn_id])

@@ -8,6 +8,7 @@ adds up its own delays.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -173,6 +174,8 @@ class Transaction(ABC):
 
     `partitions_written` None: partitions are not tracked, and any commit to a written table overlaps.
     `tables_read` defaults to the written tables; a table read without listed partitions counts as read whole.
+    `commit_start_ms` is when the work first ended and the commit phase began, from which the commit latency counts; NaN
+    before.
     """
 
     operation_type: str
@@ -200,6 +203,7 @@ class Transaction(ABC):
         self.status = TransactionStatus.PENDING
         self.now_ms = submit_time_ms
         self.attempts = 0
+        self.commit_start_ms = math.nan
         self.observer: Observer | None = None
         self._written = tuple(sorted(tables_written))
         self._written_partitions = _sorted_partitions(self.partitions_written)
@@ -273,7 +277,7 @@ class Transaction(ABC):
         self._times = [0.0] * len(Component)
         self._counts = _Counts()
         self._start_ms = 0.0
-        self._commit_start_ms = 0.0
+        self.commit_start_ms = math.nan
         self._tentative_entries = 0
         while True:
             abort_reason, restarting = yield from self._run_once(around)
@@ -299,7 +303,7 @@ class Transaction(ABC):
 
         self.status = TransactionStatus.COMMITTING
         if is_first_run:
-            self._commit_start_ms = self.now_ms
+            self.commit_start_ms = self.now_ms
         run_commit_start_ms = self.now_ms
         self.attempts = 0
         snapshot = start
@@ -625,7 +629,7 @@ class Transaction(ABC):
             abort_time_ms=-1.0 if committed else self.now_ms,
             abort_reason=abort_reason,
             total_retries=self.attempts - 1,
-            commit_latency_ms=self.now_ms - self._commit_start_ms,
+            commit_latency_ms=self.now_ms - self.commit_start_ms,
             total_latency_ms=self.now_ms - self.submit_time_ms,
             operation_type=self.operation_type,
             runtime_ms=self.runtime_ms,

@@ -28,6 +28,19 @@ def assert_transactions_add_up(statistics: Statistics) -> None:
     assert statistics.in_flight_applied <= in_flight
 
 
+def assert_times_in_flight_add_up(statistics: Statistics) -> None:
+    """Who commits has begun to; who does not has not, unless it restarted."""
+    totals: Counter[str] = Counter()
+    for (operation, _), count in statistics.in_flight.items():
+        totals[operation] += count
+    assert {name: len(times.submit_ms) for name, times in statistics.in_flight_times.items()} == dict(totals)
+    for name, times in statistics.in_flight_times.items():
+        assert list(times.submit_ms) == sorted(times.submit_ms)
+        begun = [start - submit for submit, start in zip(times.submit_ms, times.commit_start_ms, strict=True)]
+        assert sum(wait >= 0.0 for wait in begun) >= statistics.in_flight[name, "committing"]
+        assert not any(wait < 0.0 for wait in begun)
+
+
 def assert_tables_add_up(statistics: Statistics) -> None:
     written: Counter[int] = Counter(statistics.in_flight_applied_tables)
     for row in statistics.transactions:
@@ -76,6 +89,7 @@ def test_identities_hold_for_every_catalog_type(catalog_type: str) -> None:
         statistics = run(config)
         assert_transactions_add_up(statistics)
         assert_tables_add_up(statistics)
+        assert_times_in_flight_add_up(statistics)
         for row in statistics.transactions:
             assert_row_adds_up(row)
             assert_conflicts_add_up(row)

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from endive import MODEL_VERSION, __version__
 from endive.catalog import CASCatalog, InstantCatalog
 from endive.config import PROVIDER_PROFILES, build_simulation_config, parse_settings
-from endive.policy import Backoff
+from endive.operation_costs import validated_overwrite_costs
+from endive.policy import Backoff, CommitPolicy
 from endive.random_streams import Source, SubstreamFamily, new_random_state
 from endive.results import COLUMNS, ROWS_PER_GROUP, SCHEMA, ResultsWriter, read_metadata, to_table
-from endive.simulation import Simulation, SimulationConfig
+from endive.simulation import Engine, Simulation, SimulationConfig
 from endive.storage import ArtifactLatency, ExponentialLatency, FixedLatency, LognormalLatency, create_provider
 from endive.summary import summarize
 from endive.test_utils import ScriptedWorkload, create_test_config, fixed_storage
@@ -28,6 +29,7 @@ from endive.transaction import FastAppendTransaction
 from endive.workload import MixedWorkload, Workload, WorkloadConfig
 from tests.strategies import configurations
 
+ENGINES: tuple[Engine, ...] = ("reference", "compiled")
 SPECIFIED_COLUMNS = [
     "txn_id",
     "t_submit",
@@ -55,6 +57,12 @@ def busy(**options: Any) -> SimulationConfig:
     workload = Workload(WorkloadConfig(ExponentialLatency(40.0), ExponentialLatency(300.0), 2, (1, 1)))
     settings = {"duration_ms": 20_000.0, "catalog": CASCatalog(storage, 2, (1, 1)), **options}
     return create_test_config(num_tables=2, storage=storage, workload=workload, **settings)
+
+
+def thinker(duration_ms: float) -> SimulationConfig:
+    """Return a run of one client that does not think."""
+    workload = Workload(WorkloadConfig(FixedLatency(0.0), FixedLatency(200.0), 1, (1,), clients=1))
+    return create_test_config(duration_ms=duration_ms, workload=workload)
 
 
 def test_running_twice_gives_the_same_and_changes_nothing() -> None:
@@ -193,6 +201,38 @@ def test_what_runs_at_the_end_is_counted_by_phase(duration: float, phase: str) -
     assert summarize(statistics)["operations"]["fast_append"]["in_flight_by_phase"][phase] == 1
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("duration", "commit_start"),
+    [(5.0, math.nan), (60.0, math.nan), (201.0, math.nan), (math.nextafter(201.0, 300.0), 201.0), (250.0, 201.0)],
+)
+def test_the_commit_phase_begins_after_the_work(engine: Engine, duration: float, commit_start: float) -> None:
+    """One append, after a think time of 0: read 1, work 200. Its commit answers at 252."""
+    (times,) = Simulation(thinker(duration)).run(engine=engine).in_flight_times.values()
+    assert (len(times.submit_ms), len(times.commit_start_ms)) == (1, 1)
+    assert times.submit_ms[0] == 0.0
+    assert times.commit_start_ms[0] == pytest.approx(commit_start, nan_ok=True, rel=0.0, abs=0.0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_restart_keeps_the_beginning_of_the_commit_phase(engine: Engine) -> None:
+    """Overwrites of 252 ms, the last 51 of them the commit, every 100: one fails for another, and runs again."""
+    options = {"operations": ((validated_overwrite_costs(0.0), 1.0),)}
+    config = replace(
+        create_test_config(duration_ms=5000.0, real_conflict_probability=1.0, workload_options=options),
+        policy=CommitPolicy(on_real_conflict="restart", max_restarts=1000),
+    )
+    statistics = Simulation(config).run(engine=engine)
+    times = statistics.in_flight_times["validated_overwrite"]
+    begun = [
+        (submit, start)
+        for submit, start in zip(times.submit_ms, times.commit_start_ms, strict=True)
+        if not math.isnan(start)
+    ]
+    assert begun == [(submit, submit + 201.0) for submit, _ in begun]
+    assert len(begun) > statistics.in_flight["validated_overwrite", "committing"]
+
+
 def test_a_commit_installed_but_not_answered_is_told_apart() -> None:
     catalog = InstantCatalog(1, (1,), 10.0, effect_point=0.5)
     for duration, applied in ((164.0, 0), (166.0, 1)):
@@ -309,11 +349,15 @@ class TestResultsFile:
         ended = np.maximum(table["t_commit"].to_numpy(), table["t_abort"].to_numpy())
         assert (np.diff(ended) >= 0).all()
 
-    def test_the_footer_says_how_the_rows_were_made_and_what_they_do_not_show(self, tmp_path: Path) -> None:
-        statistics = Simulation(replace(busy(), config_hash="0123456789ab")).run(output=tmp_path / "results.parquet")
+    @pytest.mark.parametrize("engine", ENGINES)
+    def test_the_footer_says_how_the_rows_were_made_and_what_they_do_not_show(
+        self, engine: Engine, tmp_path: Path
+    ) -> None:
+        config = replace(busy(), config_hash="0123456789ab")
+        statistics = Simulation(config).run(engine=engine, output=tmp_path / "results.parquet")
         footer = read_metadata(tmp_path / "results.parquet")
         assert (footer["version"], footer["model_version"]) == (__version__, MODEL_VERSION)
-        assert (footer["config_hash"], footer["seed"], footer["engine"]) == ("0123456789ab", 42, "reference")
+        assert (footer["config_hash"], footer["seed"], footer["engine"]) == ("0123456789ab", 42, engine)
         assert footer["submitted"] == footer["committed"] + footer["aborted"] + sum(footer["in_flight"].values())
         assert footer["final_seq"] == statistics.final_seq == sum(footer["table_versions"])
 

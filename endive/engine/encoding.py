@@ -6,6 +6,7 @@ What the kernel does not know is refused with `NotCompiledError`, which names th
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ from endive.operation_costs import ConflictCost, OperationCosts
 from endive.policy import Backoff, CommitPolicy
 from endive.random_streams import Source, family_base, substream_words
 from endive.results import COLUMNS, ROWS_PER_GROUP, SCHEMA
-from endive.simulation import SimulationConfig
+from endive.simulation import InFlightTimes, SimulationConfig
 from endive.storage import (
     EmpiricalLatency,
     ExponentialLatency,
@@ -218,6 +219,22 @@ def phases_in_flight(machine: Machine) -> Counter[tuple[str, str]]:
     return Counter(
         {(machine.operations[name], Phase(phase).name.lower()): count for (name, phase), count in counted.items()}
     )
+
+
+def times_in_flight(machine: Machine) -> dict[str, InFlightTimes]:
+    """Return the times of the transactions in flight by operation type, in the order of their ids."""
+    slots = machine.arrays["slots"][_places_in_flight(machine)]
+    slots = slots[np.argsort(slots["txn"])]
+    has_commit_begun = slots["commit_start"] < float(machine.run["end"])
+    commit_start_ms = np.where(has_commit_begun, slots["commit_start"], np.nan)
+    operations = machine.arrays["costs"]["name"][slots["costs"]]
+    return {
+        machine.operations[code]: InFlightTimes(
+            array("d", slots["submit"][operations == code].tobytes()),
+            array("d", commit_start_ms[operations == code].tobytes()),
+        )
+        for code in np.unique(operations)
+    }
 
 
 def tables_applied_in_flight(machine: Machine) -> list[list[int]]:

@@ -131,6 +131,7 @@ def _submit(run: Any, slot_place: int, source_place: int) -> None:
     slot.txn = run.submitted
     slot.source, slot.stream = source_place, source.stream
     slot.submit = slot.now = slot.pending_from = run.now
+    slot.commit_start = math.inf
     for component in range(COMPONENTS):
         slot.times[component] = 0.0
     slot.is_applied = slot.tentative = slot.restarts = 0

@@ -14,6 +14,7 @@ from endive.engine.encoding import (
     phases_in_flight,
     rows_table,
     tables_applied_in_flight,
+    times_in_flight,
 )
 from endive.engine.errors import EngineError
 from endive.engine.kernel import advance
@@ -41,12 +42,14 @@ def run_machine(
     statistics: Statistics,
     take_rows: Callable[[pa.Table], None] | None,
     progress: Callable[[float, Statistics], None] | None,
+    *,
+    work_per_chunk: int = WORK_PER_CHUNK,
 ) -> None:
     """Simulate an encoded configuration, filling in `statistics`; rows go to `take_rows` a row group at a time."""
     statistics.engine = "compiled"
     run = machine.run
     while True:
-        pause = advance(machine.runs, 8 * int(run["events"]) + int(run["draws"]) + WORK_PER_CHUNK)
+        pause = advance(machine.runs, 8 * int(run["events"]) + int(run["draws"]) + work_per_chunk)
         if pause == Pause.SLOTS_FULL:
             machine.add_slots()
         elif pause == Pause.ROWS_FULL:
@@ -103,6 +106,7 @@ def _report(machine: Machine, config: SimulationConfig, statistics: Statistics) 
     for name in ("manifest_list_reads", "manifest_list_writes", "manifest_file_reads", "manifest_file_writes"):
         setattr(statistics, name, sum(totals.counts[name] for totals in statistics.operations.values()))
     statistics.in_flight = phases_in_flight(machine)
+    statistics.in_flight_times = times_in_flight(machine)
     applied = tables_applied_in_flight(machine)
     statistics.in_flight_applied = len(applied)
     statistics.in_flight_applied_tables = Counter(table for tables in applied for table in tables)
