@@ -1,0 +1,174 @@
+"""The tables of the pipeline: every column, told once, as Arrow types; Spark's are derived from them.
+
+Times are milliseconds, rates per simulated second. A run's *cohort* is the transactions submitted in its steady window.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from endive.results import SCHEMA as RESULTS
+from endive.transaction import ABORT_REASONS
+
+ALL: Final = "all"
+"""The operation type of rows that cover every type."""
+
+EXPERIMENT_KEYS: Final = (
+    pa.field("exp_name", pa.string(), nullable=False),
+    pa.field("exp_hash", pa.string(), nullable=False),
+)
+RUN_KEYS: Final = (*EXPERIMENT_KEYS, pa.field("seed", pa.int64(), nullable=False))
+OPERATION: Final = pa.field("operation_type", pa.string(), nullable=False)
+
+CONSOLIDATED: Final = pa.schema([*RESULTS, *RUN_KEYS])
+"""The rows of every run, with the experiment that each is of."""
+
+CONFIGURATIONS: Final = pa.schema(
+    [
+        pa.field("exp_name", pa.string(), nullable=False),
+        pa.field("exp_hash", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("value", pa.string(), nullable=False),
+    ]
+)
+"""Every setting in force of every experiment: a dotted key and its value as TOML."""
+
+HISTOGRAM: Final = pa.struct(
+    [
+        pa.field("bins", pa.list_(pa.field("bin", pa.int32(), nullable=False)), nullable=False),
+        pa.field("counts", pa.list_(pa.field("count", pa.int64(), nullable=False)), nullable=False),
+        pa.field("sum", pa.float64(), nullable=False),
+        pa.field("sum_of_squares", pa.float64(), nullable=False),
+    ]
+)
+"""A log-spaced histogram (`endive.pipeline.histogram`): the bins that are not empty, rising, and their counts."""
+
+COMPONENTS: Final = (
+    "catalog_read_ms",
+    "per_attempt_io_ms",
+    "conflict_io_ms",
+    "catalog_commit_ms",
+    "backoff_ms",
+    "overhead_ms",
+    "restart_ms",
+)
+"""What commit time is made of."""
+
+COMMITTED_MEASURES: Final = ("commit_latency", "total_latency", *COMPONENTS)
+"""Measured of each committed transaction of the cohort."""
+CENSORED_MEASURES: Final = ("aborted_latency", "in_flight_latency")
+"""How long commits of the cohort had lasted that gave up, and those still under way at the end of the run."""
+
+SUMMED_COUNTS: Final = (
+    "attempts",
+    "n_retries",
+    "manifest_list_reads",
+    "historical_ml_reads",
+    "manifest_list_writes",
+    "manifest_list_appends",
+    "manifest_file_reads",
+    "manifest_file_writes",
+    "metadata_reads",
+    "metadata_writes",
+    "append_physical_failures",
+    "no_overlap_conflicts",
+    "false_conflicts",
+    "real_conflicts",
+    "restarts",
+)
+"""Summed over the finished transactions of the cohort, committed or aborted."""
+
+_count = pa.int64()
+_counts = pa.list_(pa.field("count", pa.int64(), nullable=False))
+_sums = pa.list_(pa.field("sum", pa.float64(), nullable=False))
+
+RUN_SUMMARY: Final = pa.schema(
+    [
+        *RUN_KEYS,
+        OPERATION,
+        pa.field("duration_ms", pa.float64(), nullable=False),
+        pa.field("window_start_ms", pa.float64(), nullable=False),
+        pa.field("window_end_ms", pa.float64(), nullable=False),
+        pa.field("submitted", _count, nullable=False),
+        pa.field("committed", _count, nullable=False),
+        pa.field("aborted", _count, nullable=False),
+        pa.field("in_flight", _count, nullable=False),
+        *(pa.field(reason, _count, nullable=False) for reason in ABORT_REASONS),
+        pa.field("acknowledged", _count, nullable=False),
+        *(pa.field(name, _count, nullable=False) for name in SUMMED_COUNTS),
+        *(pa.field(name, HISTOGRAM, nullable=False) for name in (*COMMITTED_MEASURES, *CENSORED_MEASURES)),
+        pa.field("series_bin_ms", pa.float64(), nullable=False),
+        pa.field("series_submitted", _counts, nullable=False),
+        pa.field("series_committed", _counts, nullable=False),
+        pa.field("series_aborted", _counts, nullable=False),
+        pa.field("series_commit_latency_ms", _sums, nullable=False),
+        pa.field("in_flight_submit_ms", _sums, nullable=False),
+        pa.field("in_flight_commit_start_ms", _sums, nullable=False),
+    ]
+)
+"""One row per run and operation type; mergeable.
+
+`submitted` to the abort reasons, the sums and the histograms are of the cohort; `acknowledged` counts the commits
+answered in the window, whenever submitted. `series_*` cover the whole run in equal bins: submissions, commits and
+aborts by the time they happened, and the sum of the commit latencies of the commits in each bin.
+`in_flight_*` tell of each transaction that never finished (commit start NaN where its commit had not begun), so that
+another window can be summarized from the rows.
+"""
+
+QUANTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+
+METRICS: Final = (
+    "success_rate",
+    "in_flight_share",
+    "offered_per_s",
+    "throughput_per_s",
+    "retries_per_commit",
+    "attempts_per_transaction",
+    "historical_reads_per_commit",
+    "manifest_reads_per_commit",
+    "manifest_writes_per_commit",
+    "overhead_share",
+    *(f"{measure.removesuffix('_ms')}_{point}_ms" for measure in COMMITTED_MEASURES for point in (*QUANTILES, "mean")),
+)
+"""Figures of a run. None where there is nothing to tell (no commit, say).
+
+success_rate                 committed / (committed + aborted) of the cohort
+in_flight_share              in flight / submitted of the cohort
+offered_per_s                submitted in the window, per second
+throughput_per_s             acknowledged in the window, per second
+retries_per_commit           retries of all finished transactions of the cohort / its commits
+attempts_per_transaction     attempts / finished transactions of the cohort
+historical_reads_per_commit  manifest lists of past snapshots read / commits
+manifest_reads_per_commit    manifest lists and files read / commits
+manifest_writes_per_commit   manifest lists written or appended and files written / commits
+overhead_share               conflict I/O, backoff and restarts over all components of commit time
+<measure>_<point>_ms         quantile or mean of a committed measure, e.g. commit_latency_p99_ms, conflict_io_mean_ms
+"""
+
+COUNTS: Final = ("submitted", "committed", "aborted", "in_flight", *ABORT_REASONS, "acknowledged", *SUMMED_COUNTS)
+
+RUN_METRICS: Final = pa.schema(
+    [
+        *RUN_KEYS,
+        OPERATION,
+        *(pa.field(name, pa.float64(), nullable=False) for name in ("duration_ms", "window_start_ms", "window_end_ms")),
+        *(pa.field(name, pa.int64(), nullable=False) for name in COUNTS),
+        *(pa.field(name, pa.float64(), nullable=True) for name in METRICS),
+    ]
+)
+"""One row per run and operation type, and one for `ALL`."""
+
+SUMMARY: Final = pa.schema(
+    [
+        *EXPERIMENT_KEYS,
+        OPERATION,
+        pa.field("seeds", pa.int64(), nullable=False),
+        *(pa.field(name, pa.float64(), nullable=False) for name in ("duration_ms", "window_start_ms", "window_end_ms")),
+        *(pa.field(name, pa.int64(), nullable=False) for name in COUNTS),
+        *(pa.field(name + end, pa.float64(), nullable=True) for name in METRICS for end in ("", "_low", "_high")),
+    ]
+)
+"""One row per experiment and operation type, and one for `ALL`: counts summed over seeds, each metric's mean over the
+seeds that have it, and the 95 % confidence interval of that mean (Student's t; None with fewer than two seeds)."""
