@@ -279,6 +279,7 @@ class Simulation:
         recorder: Recorder | None = None,
         keep_transactions: bool = True,
         on_rows: RowSink | None = None,
+        before_commit: Callable[[Statistics], None] | None = None,
     ) -> Statistics:
         """Simulate, and return what was found.
 
@@ -289,7 +290,8 @@ class Simulation:
         With `output`, rows go to that results file as the run goes, and are not kept; nor are they without
         `keep_transactions`. `progress` is called with the simulated time in milliseconds and the statistics so far,
         every few thousand events. A `recorder` sees every transaction as it is submitted, and ends the run when
-        it has seen enough. `on_rows` is handed the rows of `output` a row group at a time.
+        it has seen enough. `on_rows` is handed the rows of `output` a row group at a time, and `before_commit` what was
+        found, before the file gets its name.
         """
         if engine not in ENGINES:
             raise ValueError(f"engine is {engine!r}; allowed is one of {', '.join(map(repr, ENGINES))}")
@@ -302,6 +304,8 @@ class Simulation:
                 self._run_compiled(machine, statistics, writer, progress, keep_transactions)
             else:
                 self._run_reference(statistics, writer, progress, recorder, keep_transactions)
+            if before_commit is not None:
+                before_commit(statistics)
             if writer is not None:
                 writer.commit(statistics.provenance())
         return statistics
