@@ -1,6 +1,15 @@
-"""One Hypothesis profile for every machine: no deadlines, and a line that replays a failure."""
+"""What tests share: one Hypothesis profile (no deadlines, and a line that replays a failure) and one Spark session."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile(
     "endive",
@@ -9,3 +18,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("endive")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session of two cores and few partitions, started for the first test that asks for it."""
+    from endive.pipeline.session import open_session
+
+    with open_session("local[2]", {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}) as session:
+        yield session

@@ -1,0 +1,5 @@
+"""What keeps a sweep from starting, told before anything runs."""
+
+
+class SparkUnavailableError(Exception):
+    """Spark cannot be started here, or not on the master that was asked for."""

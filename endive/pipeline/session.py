@@ -1,0 +1,184 @@
+"""The only place that builds a Spark session: quiet, with Arrow, and with this interpreter.
+
+What `spark-defaults.conf`, `SPARK_REMOTE` or `PYSPARK_SUBMIT_ARGS` say wins over the settings here; `master` wins over
+all. A session takes seconds to start, so callers open one only when there is work for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from endive.pipeline.errors import SparkUnavailableError
+
+JAVA_VERSION_MIN: Final = 17
+TASK_ATTEMPTS: Final = 4
+"""How often Spark tries a task whose worker died, before it gives up the job."""
+
+_CONNECT_TIMEOUT_S: Final = 5.0
+_MASTER_PORT: Final = 7077
+_GET_JAVA: Final = f"install a JDK {JAVA_VERSION_MIN} or newer (https://adoptium.net) and set JAVA_HOME to it"
+
+_SETTINGS: Final = {
+    "spark.app.name": "endive",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.task.maxFailures": str(TASK_ATTEMPTS),
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    "spark.executorEnv.NUMBA_NUM_THREADS": "1",
+}
+_LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@contextlib.contextmanager
+def open_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Give a session that ends with the block; raise SparkUnavailableError, in one line, if there can be none.
+
+    `master` is a Spark master URL; by default what Spark is configured for, else every core of this machine. `settings`
+    are added to those that every session of Endive has.
+    """
+    session = _connect() if _is_remote(master) else _start(master, settings or {})
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _is_remote(master: str | None) -> bool:
+    return master is None and "SPARK_REMOTE" in os.environ
+
+
+def _connect() -> SparkSession:
+    """Return a session of the Spark Connect server that SPARK_REMOTE names."""
+    try:
+        return SparkSession.builder.getOrCreate()
+    except Exception as error:
+        raise SparkUnavailableError(f"SPARK_REMOTE = {os.environ['SPARK_REMOTE']}: {_first_line(error)}") from error
+
+
+def _start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    require_java()
+    configured = _spark_defaults()
+    chosen = master or configured.get("spark.master") or _submitted_master() or "local[*]"
+    require_reachable(chosen)
+    is_local = chosen.startswith("local")
+    if is_local or "spark.pyspark.python" not in configured:
+        _use_this_python(is_local)
+    ours = _SETTINGS | (_LOCAL_SETTINGS if is_local else {}) | dict(settings)
+    absent = {name: value for name, value in ours.items() if name in settings or name not in configured}
+    return _launch(_with_retries(chosen), absent)
+
+
+def _use_this_python(is_local: bool) -> None:
+    """Let workers run this interpreter; on a cluster, where it may be elsewhere, only if none was named."""
+    if is_local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _launch(master: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start the JVM, whose complaints are shown only if it does not start, and a session in it."""
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+    with tempfile.TemporaryFile() as complaints:
+        try:
+            if SparkContext._gateway is None:
+                gateway = launch_gateway(conf, {"stdout": complaints, "stderr": complaints})  # type: ignore[no-untyped-call]
+                SparkContext._ensure_initialized(gateway=gateway)
+            return SparkSession.builder.config(map=dict(conf.getAll())).getOrCreate()
+        except Exception as error:
+            reason = _complaint(complaints) if "JAVA_GATEWAY_EXITED" in str(error) else _first_line(error)
+            raise SparkUnavailableError(f"Spark cannot start with master {master}: {reason}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """Return what went wrong without Java's stack, one line of it."""
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.toString()).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _complaint(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    lines = [line for line in stream.read().decode(errors="replace").splitlines() if not line.startswith("WARNING")]
+    errors = [line for line in lines if "rror" in line or "xception" in line]
+    return (errors or lines or ["Java ended at once"])[0].strip()
+
+
+def _with_retries(master: str) -> str:
+    """Let a local master try a task again too, which it does only if its URL says so."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return master if found is None else f"local[{found.group(1) or 1},{TASK_ATTEMPTS}]"
+
+
+def _spark_defaults() -> dict[str, str]:
+    """Return what spark-defaults.conf sets."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    file = Path(folder or ".") / "spark-defaults.conf"
+    if folder is None or not file.is_file():
+        return {}
+    pairs = (re.split(r"[\s=:]+", line.strip(), maxsplit=1) for line in file.read_text(encoding="utf-8").splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and not pair[0].startswith("#")}
+
+
+def _submitted_master() -> str | None:
+    found = re.search(r"--master[ =](\S+)", os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    return found.group(1) if found else os.environ.get("MASTER")
+
+
+def require_java() -> None:
+    """Raise SparkUnavailableError unless the Java that Spark would take is there and new enough."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java" if home is None else f"{home}/bin/java")
+    if java is None:
+        where = "on the PATH" if home is None else f"in JAVA_HOME = {home}"
+        raise SparkUnavailableError(f"Spark needs Java, and there is none {where}; {_GET_JAVA}")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603  (no input)
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    if told.returncode != 0 or (found and int(found.group(1)) < JAVA_VERSION_MIN):
+        version = f"version {found.group(1)}" if found else "broken"
+        raise SparkUnavailableError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer, and {java} is {version}; {_GET_JAVA}"
+        )
+
+
+def require_reachable(master: str) -> None:
+    """Raise SparkUnavailableError if nobody listens where a standalone master should be.
+
+    Spark itself tries for a minute, and does not say which.
+    """
+    if not master.startswith("spark://"):
+        return
+    places = master.removeprefix("spark://").split(",")
+    reasons = [_unreachable(place) for place in places]
+    if None not in reasons:
+        raise SparkUnavailableError(f"master {master} cannot be reached: {reasons[0]}")
+
+
+def _unreachable(place: str) -> str | None:
+    host, _, port = place.rpartition(":") if ":" in place else (place, "", str(_MASTER_PORT))
+    if not host or not port.isdigit() or int(port) > 65535:
+        return f"{place!r} is not HOST:PORT"
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
