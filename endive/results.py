@@ -99,6 +99,13 @@ class ResultRows(Sequence[TransactionResult]):
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ResultRows):
+            return self.table.equals(other.table)
+        return isinstance(other, list) and list(self) == other
+
+    __hash__ = None  # type: ignore[assignment]  # as lists have none
+
     @overload
     def __getitem__(self, index: int) -> TransactionResult: ...
 

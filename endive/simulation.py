@@ -161,15 +161,24 @@ SUMMED_TIMES: Final = (
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class InFlightTimes:
-    """When transactions still running at the end had come so far, in milliseconds, in the order of their ids.
+    """When the transactions still running at the end began, in milliseconds, in the order of their ids.
 
     The commit phase begins once, however often a transaction restarts; NaN where it had not begun.
     """
 
     submit_ms: array[float] = field(default_factory=lambda: array("d"))
     commit_start_ms: array[float] = field(default_factory=lambda: array("d"))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether every bit is the same: NaN, which equals nothing, is the same as NaN."""
+        return isinstance(other, InFlightTimes) and self._bits() == other._bits()
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def _bits(self) -> tuple[bytes, bytes]:
+        return self.submit_ms.tobytes(), self.commit_start_ms.tobytes()
 
 
 @dataclass

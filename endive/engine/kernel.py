@@ -46,7 +46,9 @@ def advance(runs: Any, stop_at: int) -> int:
     """
     run = runs[0]
     if not run.has_begun:
-        _begin(run)
+        pause = _begin(run)
+        if pause != Pause.DONE:
+            return pause
     while run.pending > 0:
         top = arrays.heap(run)[0]
         time, key, place = top.time, top.key, top.place
@@ -70,19 +72,19 @@ def advance(runs: Any, stop_at: int) -> int:
 
 
 @called
-def _begin(run: Any) -> None:
+def _begin(run: Any) -> int:
     """Schedule the first arrival of each source."""
     run.has_begun = 1
     for place in range(arrays.sources(run).size):
-        push(arrays.heap(run), run.pending, _delay(run, place), arrays.sources(run)[place].key, place)
+        source = arrays.sources(run)[place]
+        arrival = arrays.latencies(run)[arrays.streams(run)[source.stream].arrival]
+        delay = sample(arrival, arrays.quantiles(run), arrays.source_rngs(run)[place], 0)
+        if not delay < math.inf:
+            run.bad_delay = delay
+            return Pause.BAD_DELAY
+        push(arrays.heap(run), run.pending, delay, source.key, place)
         run.pending += 1
-
-
-@called
-def _delay(run: Any, source_place: int) -> float:
-    """Draw the time before the next arrival of a source."""
-    arrival = arrays.streams(run)[arrays.sources(run)[source_place].stream].arrival
-    return sample(arrays.latencies(run)[arrival], arrays.quantiles(run), arrays.source_rngs(run)[source_place], 0)
+    return Pause.DONE
 
 
 @spliced
