@@ -147,11 +147,11 @@ def from_arrow(column: pa.Array[Any]) -> list[Histogram]:
     """Return the histograms of a column of type `schemas.HISTOGRAM`."""
     assert isinstance(column, pa.StructArray)
     bins, counts, sums, squares = column.flatten()
-    contents = zip(_lists(bins), _lists(counts), sums.to_numpy(), squares.to_numpy(), strict=True)
+    contents = zip(lists_of(bins), lists_of(counts), sums.to_numpy(), squares.to_numpy(), strict=True)
     return [Histogram._of(*content) for content in contents]
 
 
-def _lists(column: pa.Array[Any]) -> list[npt.NDArray[Any]]:
+def lists_of(column: pa.Array[Any]) -> list[npt.NDArray[Any]]:
     """Return the lists of a column as views of its values."""
     assert isinstance(column, pa.ListArray)
     values, ends = column.values.to_numpy(), column.offsets.to_numpy()

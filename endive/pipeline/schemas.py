@@ -5,7 +5,8 @@ Times are milliseconds, rates per simulated second. A run's *cohort* is the tran
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -15,12 +16,12 @@ from endive.transaction import ABORT_REASONS
 ALL: Final = "all"
 """The operation type of rows that cover every type."""
 
-EXPERIMENT_KEYS: Final = (
+EXPERIMENT_KEYS: Final[tuple[pa.Field[Any], ...]] = (
     pa.field("exp_name", pa.string(), nullable=False),
     pa.field("exp_hash", pa.string(), nullable=False),
 )
-RUN_KEYS: Final = (*EXPERIMENT_KEYS, pa.field("seed", pa.int64(), nullable=False))
-OPERATION: Final = pa.field("operation_type", pa.string(), nullable=False)
+RUN_KEYS: Final[tuple[pa.Field[Any], ...]] = (*EXPERIMENT_KEYS, pa.field("seed", pa.int64(), nullable=False))
+OPERATION: Final[pa.Field[Any]] = pa.field("operation_type", pa.string(), nullable=False)
 
 CONSOLIDATED: Final = pa.schema([*RESULTS, *RUN_KEYS])
 """The rows of every run, with the experiment that each is of."""
@@ -80,6 +81,11 @@ SUMMED_COUNTS: Final = (
 )
 """Summed over the finished transactions of the cohort, committed or aborted."""
 
+
+def _fields(names: Iterable[str], column_type: pa.DataType, *, nullable: bool = False) -> list[pa.Field[Any]]:
+    return [pa.field(name, column_type, nullable=nullable) for name in names]
+
+
 _count = pa.int64()
 _counts = pa.list_(pa.field("count", pa.int64(), nullable=False))
 _sums = pa.list_(pa.field("sum", pa.float64(), nullable=False))
@@ -95,10 +101,10 @@ RUN_SUMMARY: Final = pa.schema(
         pa.field("committed", _count, nullable=False),
         pa.field("aborted", _count, nullable=False),
         pa.field("in_flight", _count, nullable=False),
-        *(pa.field(reason, _count, nullable=False) for reason in ABORT_REASONS),
+        *_fields(ABORT_REASONS, _count),
         pa.field("acknowledged", _count, nullable=False),
-        *(pa.field(name, _count, nullable=False) for name in SUMMED_COUNTS),
-        *(pa.field(name, HISTOGRAM, nullable=False) for name in (*COMMITTED_MEASURES, *CENSORED_MEASURES)),
+        *_fields(SUMMED_COUNTS, _count),
+        *_fields((*COMMITTED_MEASURES, *CENSORED_MEASURES), HISTOGRAM),
         pa.field("series_bin_ms", pa.float64(), nullable=False),
         pa.field("series_submitted", _counts, nullable=False),
         pa.field("series_committed", _counts, nullable=False),
@@ -153,9 +159,9 @@ RUN_METRICS: Final = pa.schema(
     [
         *RUN_KEYS,
         OPERATION,
-        *(pa.field(name, pa.float64(), nullable=False) for name in ("duration_ms", "window_start_ms", "window_end_ms")),
-        *(pa.field(name, pa.int64(), nullable=False) for name in COUNTS),
-        *(pa.field(name, pa.float64(), nullable=True) for name in METRICS),
+        *_fields(("duration_ms", "window_start_ms", "window_end_ms"), pa.float64()),
+        *_fields(COUNTS, _count),
+        *_fields(METRICS, pa.float64(), nullable=True),
     ]
 )
 """One row per run and operation type, and one for `ALL`."""
@@ -165,9 +171,9 @@ SUMMARY: Final = pa.schema(
         *EXPERIMENT_KEYS,
         OPERATION,
         pa.field("seeds", pa.int64(), nullable=False),
-        *(pa.field(name, pa.float64(), nullable=False) for name in ("duration_ms", "window_start_ms", "window_end_ms")),
-        *(pa.field(name, pa.int64(), nullable=False) for name in COUNTS),
-        *(pa.field(name + end, pa.float64(), nullable=True) for name in METRICS for end in ("", "_low", "_high")),
+        *_fields(("duration_ms", "window_start_ms", "window_end_ms"), pa.float64()),
+        *_fields(COUNTS, _count),
+        *_fields((name + end for name in METRICS for end in ("", "_low", "_high")), pa.float64(), nullable=True),
     ]
 )
 """One row per experiment and operation type, and one for `ALL`: counts summed over seeds, each metric's mean over the
