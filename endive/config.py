@@ -120,16 +120,21 @@ def load_simulation_config(config_path: str | Path, *, seed_override: int | None
 def load_settings(config_path: str | Path) -> Settings:
     """Return the validated settings of a TOML file; raise ConfigError with a line for each thing that is wrong."""
     path = Path(config_path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError([f"{path}: is not TOML: {error}"]) from error
+    data = read_toml(path)
     try:
         return parse_settings(data)
     except ConfigError as error:
         raise ConfigError([f"{path}: {line}" for line in error.lines]) from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file; raise ConfigError if it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError([f"{path}: is not TOML: {error}"]) from error
 
 
 def parse_settings(data: Mapping[str, Any]) -> Settings:
