@@ -89,15 +89,21 @@ class Histogram:
         self.sum += other.sum
         self.sum_of_squares += other.sum_of_squares
 
+    def quantiles(self, points: Sequence[float]) -> list[float | None]:
+        """Return the value at rank ceil(q · count) for each q, within RELATIVE_ERROR of it; None without values."""
+        for q in points:
+            if not 0.0 <= q <= 1.0:
+                raise ValueError(f"quantile is {q}; allowed is 0 to 1")
+        ranks = np.cumsum(self._counts)
+        if not ranks.size:
+            return [None] * len(points)
+        count = int(ranks[-1])
+        places = np.searchsorted(ranks, [max(1, math.ceil(q * count)) for q in points])
+        return [bin_value(self._lowest + place) for place in places.tolist()]
+
     def quantile(self, q: float) -> float | None:
         """Return the value at rank ceil(q · count), within RELATIVE_ERROR of it; None without values."""
-        if not 0.0 <= q <= 1.0:
-            raise ValueError(f"quantile is {q}; allowed is 0 to 1")
-        ranks = np.cumsum(self._counts)
-        if not ranks.size or not ranks[-1]:
-            return None
-        rank = max(1, math.ceil(q * int(ranks[-1])))
-        return bin_value(self._lowest + int(np.searchsorted(ranks, rank)))
+        return self.quantiles([q])[0]
 
     def nonempty(self) -> tuple[npt.NDArray[np.int32], Counts]:
         """Return the bins that hold something, rising, and their counts."""

@@ -117,10 +117,11 @@ RUN_SUMMARY: Final = pa.schema(
 """One row per run and operation type; mergeable.
 
 `submitted` to the abort reasons, the sums and the histograms are of the cohort; `acknowledged` counts the commits
-answered in the window, whenever submitted. `series_*` cover the whole run in equal bins: submissions, commits and
-aborts by the time they happened, and the sum of the commit latencies of the commits in each bin.
-`in_flight_*` tell of each transaction that never finished (commit start NaN where its commit had not begun), so that
-another window can be summarized from the rows.
+answered in the window, whenever submitted. `series_*` cover the duration of the run in equal bins (what a drain adds
+after it is not in them): submissions, commits and aborts by the time they happened, and the sum of the commit latencies
+of the commits in each bin. `in_flight_*` tell of each transaction that never finished (commit start NaN where its
+commit had not begun), so that another window can be summarized from the rows. A run in which nothing was submitted has
+one row, of type `ALL`.
 """
 
 QUANTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -178,3 +179,25 @@ SUMMARY: Final = pa.schema(
 )
 """One row per experiment and operation type, and one for `ALL`: counts summed over seeds, each metric's mean over the
 seeds that have it, and the 95 % confidence interval of that mean (Student's t; None with fewer than two seeds)."""
+
+DIFFERENCES: Final = pa.schema(
+    [
+        pa.field("baseline_name", pa.string(), nullable=False),
+        pa.field("baseline_hash", pa.string(), nullable=False),
+        *EXPERIMENT_KEYS,
+        OPERATION,
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field("seeds", pa.int64(), nullable=False),
+        *_fields(
+            ("baseline", "value", "difference", "difference_low", "difference_high", "relative_difference"),
+            pa.float64(),
+            nullable=True,
+        ),
+    ]
+)
+"""How an experiment differs from a baseline that shares its seeds: one row per operation type and metric.
+
+`baseline` and `value` are means over the seeds that have the metric in both, `difference` the mean of value - baseline
+seed by seed, with its 95 % confidence interval (Student's t; None with fewer than two seeds), and `relative_difference`
+that difference over |baseline| (None for 0).
+"""
