@@ -32,8 +32,8 @@ _MEMORY_RESET: Final = Path("/proc/self/clear_refs")
 class Measurement:
     """What an engine took for a configuration, results written to a file. Wall times in seconds.
 
-    `kernel_s` is the compiled kernel alone, without writing; `memory_mib` is the peak of the process during the run, where
-    the system tells.
+    `kernel_s` is the compiled kernel alone, without writing; `memory_mib` is the peak of the process during the run,
+    where the system tells.
     """
 
     name: str

@@ -73,8 +73,8 @@ COLUMNS: Final = (
 
 SCHEMA: Final = pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in COLUMNS])
 
-# Measured against the defaults: half the time to write, a quarter of the bytes less. Times hardly repeat, so their bytes
-# are split by place instead of looked up; what repeats is looked up.
+# Measured against the defaults: half the time to write, a quarter of the bytes less. Times hardly repeat, so their
+# bytes are split by place instead of looked up; what repeats is looked up.
 _TIMES: Final = [field.name for field in SCHEMA if pa.types.is_floating(field.type)]
 _WRITE_OPTIONS: Final[dict[str, Any]] = {
     "compression": "zstd",
@@ -101,7 +101,7 @@ class ResultRows(Sequence[TransactionResult]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, ResultRows):
-            return self.table.equals(other.table)
+            return bool(self.table.equals(other.table))
         return isinstance(other, list) and list(self) == other
 
     __hash__ = None  # type: ignore[assignment]  # as lists have none

@@ -4,10 +4,13 @@ The kernel hands one pointer from function to function: the record of the run, w
 the arrays themselves would copy hundreds of words at each call.
 """
 
+# mypy: disable-error-code="import-untyped, no-untyped-call"
+# What generates code has no types.
+
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from llvmlite import ir
 from numba import types
@@ -20,6 +23,8 @@ from endive.engine.layout import ARRAYS, RUN, address_field, length_field
 
 Accessor: TypeAlias = Callable[[Any], Any]
 
+_OFFSETS: Final = {name: place[1] for name, place in (RUN.fields or {}).items()}
+
 
 def _accessor(name: str) -> Accessor:
     """Return a function of the run's record that the kernel calls for an array."""
@@ -29,7 +34,7 @@ def _accessor(name: str) -> Accessor:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def load(field: str) -> Any:
-            place = cgutils.get_record_member(builder, arguments[0], RUN.fields[field][1], ir.IntType(64))
+            place = cgutils.get_record_member(builder, arguments[0], _OFFSETS[field], ir.IntType(64))
             return builder.load(place)
 
         array = make_array(array_type)(context, builder)
@@ -45,7 +50,7 @@ def _accessor(name: str) -> Accessor:
     def accessor(context: Any, run: Any) -> Any:
         return array_type(run), generate
 
-    compiled: Accessor = intrinsic(accessor)
+    compiled: Any = intrinsic(accessor)
     return compiled
 
 

@@ -81,6 +81,15 @@ from endive.workload import (
 
 SLOTS_AT_FIRST: Final = 256
 _NO_FLOOR: Final = -math.inf
+_FAMILIES: Final = (
+    FixedLatency,
+    LognormalLatency,
+    SizeBasedLatency,
+    NormalLatency,
+    ExponentialLatency,
+    UniformLatency,
+    EmpiricalLatency,
+)
 _SCOPES: Final = {scope.name.lower(): scope for scope in CatalogScope}
 _ACTIONS: Final = {action.name.lower(): action for action in OnRealConflict}
 
@@ -186,7 +195,7 @@ def rows_table(machine: Machine) -> pa.Table:
     count = int(machine.run["rows"])
     numbers, times = machine.arrays["row_numbers"][:, :count], machine.arrays["row_times"][:, :count]
     outcomes = numbers[RowNumber.OUTCOME]
-    special: dict[str, pa.Array] = {
+    special: dict[str, Any] = {
         "n_retries": pa.array((numbers[RowNumber.ATTEMPTS] - 1).astype(np.int32)),
         "status": _decoded(outcomes != Outcome.COMMITTED, ("committed", "aborted")),
         "abort_reason": _decoded(outcomes - 1, ABORT_REASONS, outcomes == Outcome.COMMITTED),
@@ -254,15 +263,16 @@ def _places_in_flight(machine: Machine) -> np.ndarray[Any, np.dtype[np.int64]]:
     return places
 
 
-def _decoded(codes: Any, names: Sequence[str], is_null: Any = None) -> pa.Array:
+def _decoded(codes: Any, names: Sequence[str], is_null: Any = None) -> Any:
     indices = pa.array(codes.astype(np.int32), mask=is_null)
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string())).dictionary_decode()
 
 
-def _tables_written(machine: Machine, ends: Any) -> pa.Array:
+def _tables_written(machine: Machine, ends: Any) -> Any:
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     values = machine.arrays["row_tables"][: offsets[-1]].copy()
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), type=SCHEMA.field("tables_written").type)
+    from_arrays: Any = pa.ListArray.from_arrays
+    return from_arrays(pa.array(offsets), pa.array(values), type=SCHEMA.field("tables_written").type)
 
 
 def _array(dtype: np.dtype[np.void], rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -351,32 +361,28 @@ class _Latencies:
         self.rows.append({"kind": Kind.FIXED})
 
     def _encode(self, distribution: LatencyDistribution, floor: float, size_bytes: int, grows: bool) -> dict[str, Any]:
-        kind = type(distribution)
-        if isinstance(distribution, FixedLatency) and kind is FixedLatency:
-            latency_ms = max(floor, distribution.latency_ms)
-            return self._nonnegative(Kind.FIXED, _NO_FLOOR, latency_ms, center=latency_ms)
-        if isinstance(distribution, LognormalLatency) and kind is LognormalLatency:
-            floor = max(floor, distribution.min_latency_ms)
-            return self._nonnegative(Kind.LOGNORMAL, floor, 0.0, center=distribution.mu, spread=distribution.sigma)
-        if isinstance(distribution, SizeBasedLatency) and kind is SizeBasedLatency:
-            return self._sized(distribution, floor, size_bytes, grows)
-        if isinstance(distribution, NormalLatency) and kind is NormalLatency:
-            floor = max(floor, distribution.min_latency_ms)
-            return self._nonnegative(Kind.NORMAL, floor, floor, center=distribution.mean, spread=distribution.stddev)
-        if isinstance(distribution, ExponentialLatency) and kind is ExponentialLatency:
-            floor = max(floor, distribution.min_latency_ms)
-            return self._nonnegative(Kind.EXPONENTIAL, floor, distribution.scale, center=distribution.scale)
-        if isinstance(distribution, UniformLatency) and kind is UniformLatency:
-            low, high = distribution.low, distribution.high
-            return self._nonnegative(Kind.UNIFORM, floor, min(low, high), center=low, spread=high - low)
-        if isinstance(distribution, EmpiricalLatency) and kind is EmpiricalLatency:
-            first = len(self.quantiles)
-            self.quantiles.extend(zip(distribution.probabilities, distribution.values, strict=True))
-            return self._nonnegative(Kind.EMPIRICAL, floor, min(distribution.values), points=first)
-        raise NotCompiledError(f"latency distribution {kind.__name__} is not built in")
+        _known(distribution, _FAMILIES, "latency distribution")
+        floor = max(floor, getattr(distribution, "min_latency_ms", floor))
+        match distribution:
+            case FixedLatency(latency_ms=fixed):
+                row = self._nonnegative(Kind.FIXED, _NO_FLOOR, max(floor, fixed), center=max(floor, fixed))
+            case LognormalLatency(mu=mu, sigma=sigma):
+                row = self._nonnegative(Kind.LOGNORMAL, floor, 0.0, center=mu, spread=sigma)
+            case SizeBasedLatency():
+                row = self._sized(distribution, floor, size_bytes, grows)
+            case NormalLatency(mean=mean, stddev=stddev):
+                row = self._nonnegative(Kind.NORMAL, floor, floor, center=mean, spread=stddev)
+            case ExponentialLatency(scale=scale):
+                row = self._nonnegative(Kind.EXPONENTIAL, floor, scale, center=scale)
+            case UniformLatency(low=low, high=high):
+                row = self._nonnegative(Kind.UNIFORM, floor, min(low, high), center=low, spread=high - low)
+            case _:
+                assert isinstance(distribution, EmpiricalLatency)
+                row = self._nonnegative(Kind.EMPIRICAL, floor, min(distribution.values), points=len(self.quantiles))
+                self.quantiles.extend(zip(distribution.probabilities, distribution.values, strict=True))
+        return row
 
     def _sized(self, distribution: SizeBasedLatency, floor: float, size_bytes: int, grows: bool) -> dict[str, Any]:
-        floor = max(floor, distribution.min_latency_ms)
         base, rate, sigma = distribution.base_latency_ms, distribution.latency_per_mib_ms, distribution.sigma
         if not (base > 0.0 and rate >= 0.0):
             raise NotCompiledError("latency distribution SizeBasedLatency has a median that is not positive")

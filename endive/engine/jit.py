@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import numba
 
+_numba_config: Final[Any] = numba.config
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # No function makes or returns an array, so none counts references; and Python calls the entry points alone.
@@ -44,12 +45,12 @@ def spliced(function: Function) -> Function:
 
 def cached(function: Function) -> Function:
     """Compile a function on its first call, or take it from the cache folder."""
-    configured = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
+    configured = _numba_config.CACHE_DIR
+    _numba_config.CACHE_DIR = str(cache_folder())
     try:
         compiled: Function = numba.njit(cache=True, **_ENTRY)(function)
     finally:
-        numba.config.CACHE_DIR = configured
+        _numba_config.CACHE_DIR = configured
     return compiled
 
 
@@ -72,7 +73,7 @@ def _cache_root() -> Path:
 
 
 def _engine_hash() -> str:
-    digest = hashlib.sha256(f"numba {numba.__version__} bounds {numba.config.BOUNDSCHECK}".encode())
+    digest = hashlib.sha256(f"numba {numba.__version__} bounds {_numba_config.BOUNDSCHECK}".encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

@@ -45,15 +45,12 @@ def advance(runs: Any, stop_at: int) -> int:
     for each draw since the start of the run.
     """
     run = runs[0]
-    if not run.has_begun:
-        pause = _begin(run)
-        if pause != Pause.DONE:
-            return pause
-    while run.pending > 0:
+    pause = Pause.DONE if run.has_begun else _begin(run)
+    while pause == Pause.DONE and run.pending > 0:
         top = arrays.heap(run)[0]
         time, key, place = top.time, top.key, top.place
         if not time < run.end:
-            return Pause.DONE
+            break
         if 8 * run.events + run.draws >= stop_at:
             return Pause.WORK_SPENT
         run.now = time
@@ -66,9 +63,7 @@ def advance(runs: Any, stop_at: int) -> int:
                 return Pause.ROWS_FULL
             pause = _go_on(run, place, key)
         run.events += 1
-        if pause != Pause.DONE:
-            return pause
-    return Pause.DONE
+    return pause
 
 
 @called

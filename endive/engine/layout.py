@@ -221,7 +221,7 @@ EVENT: Final = _record(time="f8", key="i8", place="i8")
 
 SLOT: Final = _record(
     **_all("f8", "now", "before", "after", "submit", "runtime"),
-    times=f"({COMPONENTS},)f8",  # type: ignore[arg-type]
+    times=f"({COMPONENTS},)f8",
     **_all("f8", "start", "commit_start", "run_commit_start", "pending_from", "executing_from", "backoff", "taken"),
     **_all("i8", "txn", "source", "stream", "costs", "waiting", "outcome", "is_applied"),
     **_all("i8", "attempts", "seq", "log_offset", "log_sealed", "physical_failures"),
