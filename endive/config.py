@@ -302,8 +302,8 @@ def compute_experiment_hash(config: Settings | Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def resolved_lines(settings: Settings) -> Iterator[str]:
-    """Yield every setting in force as a line of TOML, those that are the default marked so."""
+def resolved_settings(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, TOML value) of every setting in force."""
     catalog = settings.catalog.model_copy(
         update={
             "type": catalog_type(settings),
@@ -318,10 +318,16 @@ def resolved_lines(settings: Settings) -> Iterator[str]:
             "streams": tuple(_filled_stream(stream) for stream in settings.streams),
         }
     )
-    given = dict(dotted_lines(_changed(settings)))
     for key, value in dotted_lines(in_force.model_dump(exclude_none=True)):
         if value not in ("{}", "[]"):
-            yield f"{key} = {value}" + ("" if key in given else "  # default")
+            yield key, value
+
+
+def resolved_lines(settings: Settings) -> Iterator[str]:
+    """Yield every setting in force as a line of TOML, those that are the default marked so."""
+    given = dict(dotted_lines(_changed(settings)))
+    for key, value in resolved_settings(settings):
+        yield f"{key} = {value}" + ("" if key in given else "  # default")
 
 
 def _takes_default_latency(settings: Settings) -> bool:
