@@ -15,13 +15,40 @@ Latency       kaplan_meier(time_ms, events, censored)     share that lasts longe
               latency_views(time_ms, committed, ...)      quantiles of the committed beside those of everyone
 Warm-up       warm_up_check(series, bin_ms, start_ms)     MSER-5, with a warning where the window begins too early
               mser(series)                                how many observations to drop
+Bounds        commit_rate_bound_per_s(config)             ceiling of a configuration, from its mean latencies
+              pointer_bound_per_s(times, pointers)        1 / exposure of an attempt, for each pointer
+              contended_bound_per_s(sample, contenders)   the same for random latencies, where the fastest wins
+              lone_client_bound_per_s(times)              1 / attempt time
+              closed_loop_bound_per_s(times, clients)     clients / cycle
+              closed_loop_success_bound(times, clients)   1 / clients, for clients that do not retry
+              log_bound_per_s(append_ms, f)               records that land in a catalog's log
+Differences   judge(differences)                          verdicts on DIFFERENCES of `endive.pipeline.schemas`
+              good_direction(metric)                      which way a metric is good
 Intervals     mean_interval(values)                       mean over seeds, Student's t interval
               holm(p_values)                              adjustment of many tests
+
+Differences paired by seed are made by `endive.pipeline.metrics.paired_differences`.
 """
 
-from endive.analysis.effects import Anova, LineFit, anova, log_log_fit
+from endive.analysis.bounds import (
+    AttemptTimes,
+    closed_loop_bound_per_s,
+    closed_loop_success_bound,
+    contended_bound_per_s,
+    expected_minimum,
+    log_bound_per_s,
+    lone_client_bound_per_s,
+    pointer_bound_per_s,
+)
+from endive.analysis.effects import INTERACTION, RESIDUAL, Anova, LineFit, anova, log_log_fit
 from endive.analysis.frames import AnalysisError
 from endive.analysis.intervals import Interval, geometric_mean_interval, holm, mean_interval
+from endive.analysis.model_bounds import (
+    always_redone,
+    commit_rate_bound_per_s,
+    count_pointers,
+    mean_attempt_times,
+)
 from endive.analysis.saturation import (
     LEVELS,
     LINEAR_SHARE,
@@ -33,30 +60,48 @@ from endive.analysis.saturation import (
     throughput_knee,
 )
 from endive.analysis.survival import SurvivalCurve, align_counts, incidence, kaplan_meier, latency_views
+from endive.analysis.verdicts import HEADLINE_METRICS, good_direction, judge
 from endive.analysis.warm_up import WarmUp, mser, warm_up_check
 
 __all__ = [
+    "HEADLINE_METRICS",
+    "INTERACTION",
     "LEVELS",
     "LINEAR_SHARE",
+    "RESIDUAL",
     "AnalysisError",
     "Anova",
+    "AttemptTimes",
     "Interval",
     "LineFit",
     "SaturationPoint",
     "SurvivalCurve",
     "WarmUp",
     "align_counts",
+    "always_redone",
     "anova",
+    "closed_loop_bound_per_s",
+    "closed_loop_success_bound",
+    "commit_rate_bound_per_s",
+    "contended_bound_per_s",
+    "count_pointers",
+    "expected_minimum",
     "falls_to",
     "geometric_mean_interval",
+    "good_direction",
     "holm",
     "incidence",
+    "judge",
     "kaplan_meier",
     "knee_of",
     "latency_views",
+    "log_bound_per_s",
     "log_log_fit",
+    "lone_client_bound_per_s",
+    "mean_attempt_times",
     "mean_interval",
     "mser",
+    "pointer_bound_per_s",
     "saturation_table",
     "success_load",
     "throughput_knee",

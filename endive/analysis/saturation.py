@@ -207,13 +207,11 @@ def _across_seeds(sweep: _Sweep, locate: Callable[[_Curve], float | Censoring], 
     if found and len(located) == len(found):
         interval = geometric_mean_interval(located, confidence)
         notes += ["one seed: no interval"] if len(found) == 1 else []
-        load, low, high, censored = interval.mean, interval.low, interval.high, None
-    else:
-        answer = locate(sweep.pooled)
-        low = high = None
-        load, censored = (None, answer) if isinstance(answer, str) else (answer, None)
-        notes += [_censoring_note(found, censored, swept)]
-    return SaturationPoint(load, low, high, censored, len(found), *swept, "; ".join(notes))
+        return SaturationPoint(interval.mean, interval.low, interval.high, None, len(found), *swept, "; ".join(notes))
+    answer = locate(sweep.pooled)
+    load, censored = (None, answer) if isinstance(answer, str) else (answer, None)
+    notes.append(_censoring_note(found, censored, swept))
+    return SaturationPoint(load, None, None, censored, len(found), *swept, "; ".join(notes))
 
 
 def _censoring_note(found: Sequence[float | Censoring], censored: Censoring | None, swept: tuple[float, float]) -> str:
