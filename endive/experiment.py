@@ -14,6 +14,8 @@ from endive.utils import get_git_sha
 
 EXPERIMENTS_FOLDER: Final = Path("experiments")
 RESULTS_NAME: Final = "results.parquet"
+SNAPSHOT_NAME: Final = "cfg.toml"
+VERSION_NAME: Final = "version.txt"
 
 
 def experiment_folder(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> Path:
@@ -34,16 +36,23 @@ def snapshot_text(settings: Settings) -> str:
 def prepare_experiment(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> None:
     """Make the directory of a labelled configuration, or check that the one there is of the same making."""
     folder = experiment_folder(settings, root)
-    snapshot, version = folder / "cfg.toml", folder / "version.txt"
     if folder.exists() and not folder.is_dir():
         raise UnwritableOutputError(f"{folder}: cannot be written: it is a file")
+    snapshot, version = folder / SNAPSHOT_NAME, folder / VERSION_NAME
     if not snapshot.exists():
         _write(snapshot, snapshot_text(settings))
     if not version.exists():
         _write(version, f"{get_git_sha()}\nendive {__version__}\nmodel {MODEL_VERSION}\n")
-    if snapshot.read_text(encoding="utf-8") != snapshot_text(settings):
+    check_experiment(settings, root)
+
+
+def check_experiment(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> None:
+    """Raise ConfigError if the directory of a labelled configuration is there and of another making."""
+    folder = experiment_folder(settings, root)
+    snapshot, version = folder / SNAPSHOT_NAME, folder / VERSION_NAME
+    if snapshot.exists() and snapshot.read_text(encoding="utf-8") != snapshot_text(settings):
         raise ConfigError([f"{snapshot}: is of another configuration; move {folder} away or choose another label"])
-    made_by = version.read_text(encoding="utf-8").splitlines()
+    made_by = version.read_text(encoding="utf-8").splitlines() if version.exists() else [f"model {MODEL_VERSION}"]
     if f"model {MODEL_VERSION}" not in made_by:
         found = next((line for line in made_by if line.startswith("model ")), "no model version")
         raise ConfigError(

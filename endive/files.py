@@ -66,16 +66,31 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def is_being_written(path: Path) -> bool:
+    """Whether a process is on its way to `path`. Of other machines, what a killed process left counts too."""
+    return any(map(_owner_may_run, unfinished_files(path)))
+
+
+def unfinished_files(path: Path, host: str = "*") -> Iterator[Path]:
+    """Yield what processes of `host` (a pattern) have written of `path`, or left of it when they were killed."""
+    return path.parent.glob(f".{glob.escape(path.name)}.{host}.*.unfinished")
+
+
 def _this_host() -> str:
     return socket.gethostname().replace(".", "-")
 
 
 def _remove_abandoned(path: Path) -> None:
     """Remove what killed processes of this machine left of `path`."""
-    for abandoned in path.parent.glob(f".{glob.escape(path.name)}.{_this_host()}.*.unfinished"):
-        owner = abandoned.name.split(".")[-2]
-        if owner.isdigit() and not _is_running(int(owner)):
-            abandoned.unlink(missing_ok=True)
+    for unfinished in unfinished_files(path, glob.escape(_this_host())):
+        if not _owner_may_run(unfinished):
+            unfinished.unlink(missing_ok=True)
+
+
+def _owner_may_run(unfinished: Path) -> bool:
+    """Whether the process that began a file may go on with it: it runs, or is another machine's."""
+    *_, host, owner, _ = unfinished.name.split(".")
+    return host != _this_host() or not owner.isdigit() or _is_running(int(owner))
 
 
 def _is_running(process_id: int) -> bool:

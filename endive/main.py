@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from endive import __version__
-from endive.commands import BAD_INPUT, DONE, FAILED, INTERRUPTED, bench, check, providers, run, trace
+from endive.commands import BAD_INPUT, DONE, FAILED, INTERRUPTED, bench, check, providers, run, sweep, trace
 
 COMMANDS: Final = {
     "run": run,
+    "sweep": sweep,
     "check": check,
     "trace": trace,
     "bench": bench,
@@ -28,6 +29,7 @@ examples:
   endive run examples/mixed.toml --seed 7 --output results.parquet
   endive check examples/mixed.toml
   endive trace examples/mixed.toml -o trace.json
+  endive sweep exp1 --dry-run
   endive providers --profile 2025-12
   endive bench --quick
 """
@@ -96,14 +98,18 @@ def _explain(error: Exception) -> int:
     from endive.config_errors import ConfigError
     from endive.engine import NotCompiledError
     from endive.files import UnwritableOutputError
+    from endive.pipeline.errors import SparkUnavailableError, SweepError
 
     if isinstance(error, ConfigError):
         for line in error.lines:
             print(f"endive: {line}", file=sys.stderr)
         return BAD_INPUT
-    if isinstance(error, UnwritableOutputError | NotCompiledError):
+    if isinstance(error, UnwritableOutputError | NotCompiledError | SparkUnavailableError):
         print(f"endive: {error}", file=sys.stderr)
         return BAD_INPUT
+    if isinstance(error, SweepError):
+        print(f"endive: {error}", file=sys.stderr)
+        return FAILED
     where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
     what = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
     print(f"endive: failed: {where}{what} (--debug shows where)", file=sys.stderr)

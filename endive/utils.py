@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
 
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
 def get_git_sha() -> str:
     """Return the commit of the checkout that this package runs from, or "unknown" outside one."""
     package = Path(__file__).resolve().parent

@@ -3,3 +3,7 @@
 
 class SparkUnavailableError(Exception):
     """Spark cannot be started here, or not on the master that was asked for."""
+
+
+class SweepError(Exception):
+    """A sweep that ended before each of its runs was tried."""

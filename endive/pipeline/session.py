@@ -70,7 +70,7 @@ def _connect() -> SparkSession:
     try:
         return SparkSession.builder.getOrCreate()
     except Exception as error:
-        raise SparkUnavailableError(f"SPARK_REMOTE = {os.environ['SPARK_REMOTE']}: {_first_line(error)}") from error
+        raise SparkUnavailableError(f"SPARK_REMOTE = {os.environ['SPARK_REMOTE']}: {first_line(error)}") from error
 
 
 def _start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
@@ -104,11 +104,11 @@ def _launch(master: str, settings: Mapping[str, str]) -> SparkSession:
                 SparkContext._ensure_initialized(gateway=gateway)
             return SparkSession.builder.config(map=dict(conf.getAll())).getOrCreate()
         except Exception as error:
-            reason = _complaint(complaints) if "JAVA_GATEWAY_EXITED" in str(error) else _first_line(error)
+            reason = _complaint(complaints) if "JAVA_GATEWAY_EXITED" in str(error) else first_line(error)
             raise SparkUnavailableError(f"Spark cannot start with master {master}: {reason}") from error
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return what went wrong without Java's stack, one line of it."""
     java = getattr(error, "java_exception", None)
     text = str(error if java is None else java.toString()).strip()

@@ -43,7 +43,7 @@ Point = dict[str, Any]
 """A value for each axis, by its dotted key."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Configuration:
     """One point of a sweep: the value on each axis, and the settings that they make."""
 
@@ -61,6 +61,8 @@ class Sweep:
 
     label: str
     axes: Mapping[str, tuple[Any, ...]]
+    zipped: tuple[str, ...]
+    """The axes that move together."""
     seeds: tuple[int, ...]
     configurations: tuple[Configuration, ...]
 
@@ -69,7 +71,8 @@ class Sweep:
 class _Axis:
     path: KeyPath
     key: str
-    values: list[Any]
+    values: Any
+    """A list, once validated."""
     place: str
 
 
@@ -123,6 +126,7 @@ def parse_sweep(content: Mapping[str, Any], name: str, *, seeds: int | None = No
     return Sweep(
         label=str(configurations[0].settings.experiment.label),
         axes={axis.key: tuple(axis.values) for axis in axes},
+        zipped=tuple(axis.key for axis in axes if axis.place == "zip"),
         seeds=chosen[:QUICK_SEEDS] if quick else chosen,
         configurations=configurations,
     )
@@ -171,7 +175,7 @@ def _flat_axes(table: Mapping[str, Any], place: str, prefix: KeyPath = ()) -> It
 def _key_path(key: str) -> KeyPath:
     """Return the parts of a dotted key as TOML reads it; a key that it cannot read is one part."""
     try:
-        found = tomllib.loads(f"{key} = 0")
+        found: Any = tomllib.loads(f"{key} = 0")
     except tomllib.TOMLDecodeError:
         return (key,)
     parts: list[str] = []
