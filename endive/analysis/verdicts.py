@@ -47,10 +47,10 @@ def good_direction(metric: str) -> Direction | None:
 def judge(differences: pd.DataFrame, alpha: float = 1.0 - CONFIDENCE) -> pd.DataFrame:
     """Return paired differences with `p_value`, `p_holm` and `verdict`.
 
-    `differences` has the columns of `schemas.DIFFERENCES`. The p-value is that of the paired t-test; `p_holm` is adjusted
-    for all rows that are given, so give what is judged together, and no more. The verdict is `better` or `worse` (of
-    the value, than the baseline) where `p_holm` is at most `alpha`, `different` where neither way is good, else
-    `no evidence`: also with fewer than two seeds.
+    `differences` has the columns of `schemas.DIFFERENCES`. The p-value is that of the paired t-test. `p_holm` is
+    adjusted for all rows that are given, so give what is judged together, and no more. The verdict is `better` or
+    `worse` (the value, than the baseline) where `p_holm` is at most `alpha`, `different` where neither way is good,
+    else `no evidence`: also with fewer than two seeds.
     """
     check_columns(differences, ["metric", "seeds", "difference", "difference_low", "difference_high"])
     judged = differences.copy()
