@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from endive import __version__
-from endive.commands import BAD_INPUT, DONE, FAILED, INTERRUPTED, bench, check, providers, run, sweep, trace
+from endive.commands import BAD_INPUT, DONE, FAILED, INTERRUPTED, bench, check, providers, run, status, sweep, trace
 
 COMMANDS: Final = {
     "run": run,
     "sweep": sweep,
+    "status": status,
     "check": check,
     "trace": trace,
     "bench": bench,

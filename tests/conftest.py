@@ -23,7 +23,8 @@ settings.load_profile("endive")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session of two cores and few partitions, started for the first test that asks for it."""
-    from endive.pipeline.session import open_session
+    from endive.pipeline.session import IDLE_JVM, open_session
 
-    with open_session("local[2]", {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}) as session:
+    few = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    with open_session("local[2]", IDLE_JVM | few) as session:
         yield session

@@ -91,13 +91,13 @@ def _perform(plan: Plan, to_do: list[PlannedRun], master: str | None, quiet: boo
 
 def _run_on_spark(plan: Plan, to_do: list[PlannedRun], master: str | None, progress: SweepProgress) -> None:
     from endive.pipeline.plan import local_cores
-    from endive.pipeline.session import open_session, require_java
+    from endive.pipeline.session import IDLE_JVM, open_session, require_java
     from endive.pipeline.sweep import run_sweep, warm_engine
 
     require_java()
     if local_cores(master) is not None:
         warm_engine()
-    with open_session(master) as spark:
+    with open_session(master, IDLE_JVM) as spark:
         run_sweep(spark, plan, to_do, progress)
 
 
