@@ -65,37 +65,37 @@ def anova(
 
 
 class _Design:
-    """The columns of the linear models that are compared."""
+    """The linear models that are compared: each term is what it explains beyond all terms that do not contain it."""
 
     def __init__(self, rows: pd.DataFrame, factors: Sequence[str], block: str | None) -> None:
         self.notes: list[str] = []
         main = {name: _indicators(rows[name], name) for name in factors}
         constant = np.ones((len(rows), 1))
         blocks = [] if block is None else [_indicators(rows[block], block)]
-        base = np.hstack([constant, *blocks])
-        everything = np.hstack([base, *main.values()])
+        additive = np.hstack([constant, *blocks, *main.values()])
+        crossed = self._interaction(additive, list(main.values()))
+        self.full = np.hstack([additive, *crossed])
         self.steps: list[tuple[str, Floats, Floats]] = []
         """Of each term its name, and the model without and with it."""
         if block is not None:
-            self.steps.append((block, np.hstack([constant, *main.values()]), everything))
+            self.steps.append((block, np.hstack([constant, *main.values(), *crossed]), self.full))
         for name in factors:
             others = [indicators for other, indicators in main.items() if other != name]
-            self.steps.append((name, np.hstack([base, *others]), everything))
-        self.full = everything
-        if len(factors) == 2:
-            self._add_interaction(everything, main)
+            self.steps.append((name, np.hstack([constant, *blocks, *others]), additive))
+        if crossed:
+            self.steps.append((INTERACTION.join(factors), additive, self.full))
         if np.linalg.matrix_rank(self.full) == len(rows):
             raise AnalysisError(f"{', '.join(factors)}: one run for each combination; replicates (seeds) are needed")
 
-    def _add_interaction(self, everything: Floats, main: dict[str, Floats]) -> None:
-        (first, left), (second, right) = main.items()
-        products = (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
-        crossed = np.hstack([everything, products])
-        if np.linalg.matrix_rank(crossed) == len(left):
+    def _interaction(self, additive: Floats, main: list[Floats]) -> list[Floats]:
+        """Return the columns of the interaction of two factors, or nothing where that would explain all there is."""
+        if len(main) < 2:
+            return []
+        products = (main[0][:, :, None] * main[1][:, None, :]).reshape(len(additive), -1)
+        if np.linalg.matrix_rank(np.hstack([additive, products])) == len(additive):
             self.notes.append("one run for each combination: the interaction is part of the residual")
-            return
-        self.steps.append((INTERACTION.join((first, second)), everything, crossed))
-        self.full = crossed
+            return []
+        return [products]
 
 
 def _indicators(column: pd.Series, name: str) -> Floats:
