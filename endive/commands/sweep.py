@@ -24,8 +24,8 @@ examples:
   endive sweep exp1 --quick -o /tmp/quick
   endive sweep my-sweep.toml --seeds 10 --master spark://cluster:7077 -o /shared/experiments
 
-SWEEP is a file, or the name of a sweep that comes with Endive: exp1, exp2, exp3a, exp3b, exp4a, exp4b, exp4c,
-maintenance. Called again, it does what is not done yet, and tries again what failed.
+SWEEP is a file, or the name of one that comes with Endive, such as exp1 or maintenance. Called again, a sweep does
+what is not done yet, and tries again what failed.
 """
 
 _FAILURES_SHOWN: Final = 20

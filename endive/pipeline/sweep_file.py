@@ -158,7 +158,7 @@ def _read_axes(table: Mapping[str, Any]) -> tuple[list[_Axis], list[Problem]]:
     lengths = {axis.key: len(axis.values) for axis in axes if axis.place == "zip" and isinstance(axis.values, list)}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-        problems.append(Problem("sweep.zip", None, f"its axes move together and must be of equal length; {told}"))
+        problems.append(Problem("sweep.zip", None, f"axes that move together need equal lengths: {told}"))
     return axes, problems
 
 
@@ -198,7 +198,7 @@ def _axis_problems(axis: _Axis, axes: list[_Axis]) -> Iterator[Problem]:
     for other in axes[: axes.index(axis)]:
         shared = min(len(axis.path), len(other.path))
         if axis.path[:shared] == other.path[:shared]:
-            yield Problem(key, None, f"sets the same as sweep.{other.place}.{other.key}; a key may be in one axis only")
+            yield Problem(key, None, f"sets the same as sweep.{other.place}.{other.key}; one axis may")
 
 
 def _read_seeds(given: Any, base: Mapping[str, Any], count: int | None) -> tuple[tuple[int, ...], list[Problem]]:
@@ -242,11 +242,14 @@ def _configurations(base: dict[str, Any], axes: list[_Axis], quick: bool) -> tup
             continue
         same = made.setdefault(configuration.hash, configuration)
         if same is not configuration:
-            told = f"{to_toml(same.point)} and {to_toml(point)} are the same configuration"
-            lines[f"sweep: {told}; each may be there once"] = None
+            lines[f"sweep: the same configuration twice: {_point_text(same.point)}; and {_point_text(point)}"] = None
     if lines:
         raise ConfigError(list(lines))
     return tuple(made.values())
+
+
+def _point_text(point: Point) -> str:
+    return ", ".join(f"{key} = {to_toml(value)}" for key, value in point.items())
 
 
 def _points(axes: list[_Axis]) -> Iterator[tuple[Any, ...]]:
