@@ -76,13 +76,13 @@ def incidence(time_ms: ArrayLike, events: ArrayLike, competing: ArrayLike, censo
 
     Unlike `kaplan_meier` it does not suppose that who gave up would have committed: it levels off at the success rate.
     """
-    time, happened, given_up = _checked_counts(time_ms, events, competing)
-    lost = _checked_counts(time, happened, censored)[2]
+    _, happened, given_up, lost = _checked_counts(time_ms, events, competing, censored)
     leaving = happened + given_up + lost
     at_risk = leaving.sum() - np.concatenate([[0.0], np.cumsum(leaving)[:-1]])
     share_of = [np.divide(n, at_risk, out=np.zeros_like(n), where=at_risk > 0.0) for n in (happened, given_up)]
     unresolved = np.concatenate([[1.0], np.cumprod(1.0 - share_of[0] - share_of[1])[:-1]])
-    return np.cumsum(unresolved * share_of[0])
+    found: Floats = np.cumsum(unresolved * share_of[0])
+    return found
 
 
 def align_counts(*histograms: Mapping[float, int] | tuple[ArrayLike, ArrayLike]) -> tuple[Floats, list[Floats]]:
@@ -119,8 +119,7 @@ def latency_views(
     `kaplan_meier_ms`, `low_ms`, `high_ms`: aborts and in-flight censored; `submitted_ms`: when that share of all that
     began to commit had committed, those that gave up never doing so.
     """
-    time, commits, aborts = _checked_counts(time_ms, committed, aborted)
-    pending = _checked_counts(time, commits, in_flight)[2]
+    time, commits, aborts, pending = _checked_counts(time_ms, committed, aborted, in_flight)
     curve = kaplan_meier(time, commits, aborts + pending, confidence)
     not_committed = 1.0 - incidence(time, commits, aborts, pending)
     rows: list[dict[str, Any]] = []
@@ -140,17 +139,20 @@ def latency_views(
     return pd.DataFrame(rows, dtype=object).astype({"share": float})
 
 
-def _checked_counts(time_ms: ArrayLike, *counts: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    time, first, second = (np.asarray(values, dtype=np.float64) for values in (time_ms, *counts))
-    if not time.shape == first.shape == second.shape or time.ndim != 1:
-        raise AnalysisError(f"times and counts differ in length: {time.size}, {first.size}, {second.size}")
+def _checked_counts(time_ms: ArrayLike, *counts: ArrayLike) -> tuple[Floats, ...]:
+    """Return rising times, and counts at each of them of which not all are 0."""
+    time, *found = (np.asarray(values, dtype=np.float64) for values in (time_ms, *counts))
+    if time.ndim != 1 or any(each.shape != time.shape for each in found):
+        raise AnalysisError(
+            f"times and counts differ in length: {', '.join(str(each.size) for each in (time, *found))}"
+        )
     if not (np.diff(time) > 0.0).all() or not np.isfinite(time).all():
         raise AnalysisError("times must rise, each above the one before")
-    if (first < 0.0).any() or (second < 0.0).any() or not np.isfinite(first + second).all():
+    if not all((each >= 0.0).all() and np.isfinite(each).all() for each in found):
         raise AnalysisError("counts must be 0 or more")
-    if not (first.sum() + second.sum()):
+    if not any(each.any() for each in found):
         raise AnalysisError("nothing was counted: no transaction began to commit")
-    return time, first, second
+    return time, *found
 
 
 def _above(counts: Floats) -> Floats:
