@@ -12,12 +12,26 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from endive import __version__
-from endive.commands import BAD_INPUT, DONE, FAILED, INTERRUPTED, bench, check, providers, run, status, sweep, trace
+from endive.commands import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    analyze,
+    bench,
+    check,
+    providers,
+    run,
+    status,
+    sweep,
+    trace,
+)
 
 COMMANDS: Final = {
     "run": run,
     "sweep": sweep,
     "status": status,
+    "analyze": analyze,
     "check": check,
     "trace": trace,
     "bench": bench,
@@ -31,6 +45,7 @@ examples:
   endive check examples/mixed.toml
   endive trace examples/mixed.toml -o trace.json
   endive sweep exp1 --dry-run
+  endive analyze experiments -o report
   endive providers --profile 2025-12
   endive bench --quick
 """
