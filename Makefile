@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:  ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -35,7 +36,11 @@ demo: $(VENV)/.run-ready  ## Simulate an hour of a busy table and print what hap
 
 .PHONY: test
 test: $(VENV)/.dev-ready  ## Run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+.PHONY: test-bounds
+test-bounds: $(VENV)/.dev-ready  ## Run the compiled engine's tests with every index checked
+	@NUMBA_BOUNDSCHECK=1 ENDIVE_ENGINE_EXAMPLES=60 $(BIN)/python -m pytest tests/test_engines.py
 
 .PHONY: lint
 lint: $(VENV)/.dev-ready  ## Check style and types

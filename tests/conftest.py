@@ -1,4 +1,7 @@
-"""What tests share: one Hypothesis profile (no deadlines, and a line that replays a failure) and one Spark session."""
+"""What tests share: a Hypothesis profile, a Spark session, and an engine that is compiled before the first test.
+
+The profile has no deadlines, and prints a line that replays a failure.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("endive")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the engine once: before workers that would each compile it, and tests that read what a command says."""
+    if not hasattr(config, "workerinput"):
+        from endive.engine import warm
+
+        warm()
 
 
 @pytest.fixture(scope="session")
