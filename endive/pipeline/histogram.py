@@ -67,7 +67,8 @@ class Histogram:
     @property
     def mean(self) -> float | None:
         """The mean, exact but for rounding; None without values."""
-        return self.sum / self.count if self.count else None
+        count = self.count
+        return self.sum / count if count else None
 
     def add(self, values: Floats) -> None:
         """Add values; raise ValueError if one is not within ±LARGEST."""

@@ -338,6 +338,8 @@ def write_run_summary(path: Path, table: pa.Table) -> None:
 
 
 def read_run_summary(path: Path, columns: Sequence[str] = RUN_SUMMARY.names) -> pa.Table:
-    """Return columns of a run's summary; raise OSError or pa.ArrowException if the file is not whole."""
+    """Return columns of a run's summary; raise OSError, ValueError or pa.ArrowException if it does not hold them."""
     with pq.ParquetFile(path) as file:
-        return file.read(columns=list(columns), use_threads=False).cast(pa.schema(map(RUN_SUMMARY.field, columns)))
+        table = file.read(columns=list(columns), use_threads=False).select(list(columns))
+    schema = pa.schema(map(RUN_SUMMARY.field, columns))
+    return table.replace_schema_metadata() if table.schema.equals(schema) else table.cast(schema)
