@@ -20,6 +20,7 @@ from endive.commands import (
     analyze,
     bench,
     check,
+    compare,
     providers,
     run,
     status,
@@ -32,6 +33,7 @@ COMMANDS: Final = {
     "sweep": sweep,
     "status": status,
     "analyze": analyze,
+    "compare": compare,
     "check": check,
     "trace": trace,
     "bench": bench,
@@ -46,6 +48,7 @@ examples:
   endive trace examples/mixed.toml -o trace.json
   endive sweep exp1 --dry-run
   endive analyze experiments -o report
+  endive compare before/experiments after/experiments
   endive providers --profile 2025-12
   endive bench --quick
 """
