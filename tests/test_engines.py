@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from endive.workload import UniformTableSelector, Workload, WorkloadConfig
 from tests.strategies import configurations
 
 SAME_EXCEPT = {"engine", "events", "transactions"}
+CONFIGURATIONS = int(os.environ.get("ENDIVE_ENGINE_EXAMPLES", "200"))  # of each strategy
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -96,7 +98,7 @@ def test_both_engines_give_the_same_bits(strategy: st.SearchStrategy[dict[str, A
     """Over the whole schema, on fresh configurations each time; a failure prints the one to replay."""
     seen = dict.fromkeys(("committed", "aborted", "total_retries", "in_flight_applied", "submitted"), 0)
 
-    @settings(max_examples=150, derandomize=False)
+    @settings(max_examples=CONFIGURATIONS, derandomize=False)
     @given(strategy)
     def check(config: dict[str, Any]) -> None:
         note(json.dumps(config))
