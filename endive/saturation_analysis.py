@@ -15,7 +15,8 @@ Latency       kaplan_meier(time_ms, events, censored)     share that lasts longe
               latency_views(time_ms, committed, ...)      quantiles of the committed beside those of everyone
 Warm-up       warm_up_check(series, bin_ms, start_ms)     MSER-5, with a warning where the window begins too early
               mser(series)                                how many observations to drop
-Bounds        commit_rate_bound_per_s(config)             ceiling of a configuration, from its mean latencies
+Bounds        commit_rate_bound_per_s(config)             what typical attempts allow, from the mean latencies
+              contended_rate_bound_per_s(config, n)       what n contenders for each pointer never exceed
               pointer_bound_per_s(times, pointers)        1 / exposure of an attempt, for each pointer
               contended_bound_per_s(sample, contenders)   the same for random latencies, where the fastest wins
               lone_client_bound_per_s(times)              1 / attempt time
@@ -46,6 +47,7 @@ from endive.analysis.intervals import Interval, geometric_mean_interval, holm, m
 from endive.analysis.model_bounds import (
     always_redone,
     commit_rate_bound_per_s,
+    contended_rate_bound_per_s,
     count_pointers,
     mean_attempt_times,
 )
@@ -84,6 +86,7 @@ __all__ = [
     "closed_loop_success_bound",
     "commit_rate_bound_per_s",
     "contended_bound_per_s",
+    "contended_rate_bound_per_s",
     "count_pointers",
     "expected_minimum",
     "falls_to",

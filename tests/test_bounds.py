@@ -19,6 +19,7 @@ from endive.saturation_analysis import (
     closed_loop_success_bound,
     commit_rate_bound_per_s,
     contended_bound_per_s,
+    contended_rate_bound_per_s,
     count_pointers,
     expected_minimum,
     log_bound_per_s,
@@ -279,6 +280,21 @@ def test_the_ceilings_of_the_guide() -> None:
     assert commit_rate_bound_per_s(config({})) == pytest.approx(1000.0 / 221.8, rel=1e-3)
     assert commit_rate_bound_per_s(config({"catalog": TABLES})) == pytest.approx(1000.0 / 61.6, rel=1e-3)
     assert commit_rate_bound_per_s(config({"catalog": TABLES | {"scope": "table"}})) == pytest.approx(45.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("store", ["s3", "azure", "gcp"])
+@pytest.mark.parametrize("scope", ["catalog", "table"])
+def test_the_ceiling_of_many_contenders_is_kept_where_that_of_means_is_not(store: str, scope: str) -> None:
+    catalog = TABLES | {"scope": scope, "num_tables": 1 if scope == "catalog" else 3}
+    built = config({"storage": {"provider": store, "profile": "2025-12"}, "catalog": catalog})
+    rows = Simulation(built).run().to_dataframe()
+    begun, ended = rows.t_submit + rows.t_runtime, np.maximum(rows.t_commit, rows.t_abort)
+    changes = np.concatenate([np.ones(len(rows)), -np.ones(len(rows))])
+    contenders = int(changes[np.argsort(np.concatenate([begun, ended]), kind="stable")].cumsum().max())
+    per_s = (rows.status == "committed").sum() / 60.0
+    assert commit_rate_bound_per_s(built) < per_s or scope == "table"
+    assert 0.5 * contended_rate_bound_per_s(built, contenders) < per_s <= contended_rate_bound_per_s(built, contenders)
+    assert contended_rate_bound_per_s(built, 1, 20_000) == pytest.approx(commit_rate_bound_per_s(built), rel=0.03)
 
 
 def test_means_are_those_of_what_the_stores_draw() -> None:

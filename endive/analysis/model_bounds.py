@@ -1,4 +1,4 @@
-"""The bounds of a configuration: its mean latencies, its pointers, and whether its retries always redo their work.
+"""The bounds of a configuration: its latencies, its pointers, and whether its retries always redo their work.
 
 Every simplification errs to a shorter attempt, so to a higher bound.
 """
@@ -7,25 +7,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
-from endive.analysis.bounds import AttemptTimes, log_bound_per_s, pointer_bound_per_s
-from endive.analysis.frames import AnalysisError
+import numpy as np
+
+from endive.analysis.bounds import AttemptTimes, contended_bound_per_s, log_bound_per_s, pointer_bound_per_s
+from endive.analysis.frames import AnalysisError, Floats
 from endive.catalog import CATALOG_KEY, LOG_KEY, AppendCatalog, CASCatalog, InstantCatalog
 from endive.operation_costs import ConflictCost, OperationCosts
+from endive.random_streams import new_random_state
 from endive.simulation import SimulationConfig
-from endive.storage import LatencyDistribution, ProfiledStorage, SizeBasedLatency
+from endive.storage import FixedLatency, LatencyDistribution, ProfiledStorage, SizeBasedLatency
 from endive.workload import WorkloadConfig
 
 BuiltInCatalog = CASCatalog | AppendCatalog | InstantCatalog
+
+SAMPLES: Final = 2000
+
+
+class _Step(NamedTuple):
+    """So many operations, one after the other, of one latency with a floor, in milliseconds."""
+
+    latency: LatencyDistribution
+    floor_ms: float
+    operations: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The steps of the cheapest attempt that can follow a failed commit."""
+
+    catalog_read: _Step
+    manifest_io: tuple[_Step, ...]
+    commit: _Step
+    effect_point: float
 
 
 def commit_rate_bound_per_s(config: SimulationConfig) -> float:
     """Return the commits per second that typical attempts of a configuration allow, however much is offered.
 
-    Mean latencies, floors included; with random latencies many contenders pass it by some percent. Raise AnalysisError
-    for components of one's own, whose latencies are not known.
+    Mean latencies, floors included. Where latencies scatter, many contenders pass it: see
+    `contended_rate_bound_per_s`. Raise AnalysisError for components of one's own, whose latencies are not known.
     """
     times = mean_attempt_times(config)
     bound = pointer_bound_per_s(times, count_pointers(config), always_redone=always_redone(config))
@@ -34,18 +57,29 @@ def commit_rate_bound_per_s(config: SimulationConfig) -> float:
     return bound
 
 
+def contended_rate_bound_per_s(config: SimulationConfig, contenders: int, samples: int = SAMPLES) -> float:
+    """Return the commits per second that no `contenders` transactions for each pointer exceed, in the long run.
+
+    It counts that the fastest of them wins, from a seeded sample of attempts.
+    """
+    attempt = _cheapest_attempt(config)
+    rng = new_random_state()
+    read_ms, commit_ms = (_draws_ms(step, samples, rng) for step in (attempt.catalog_read, attempt.commit))
+    exposures_ms = (1.0 - attempt.effect_point) * read_ms + attempt.effect_point * commit_ms
+    if always_redone(config):
+        exposures_ms += sum(_draws_ms(step, samples, rng) for step in attempt.manifest_io)
+    pointers = count_pointers(config)
+    bound = contended_bound_per_s(exposures_ms, contenders, pointers)
+    if isinstance(config.catalog, AppendCatalog):
+        return min(bound, contended_bound_per_s(attempt.effect_point * commit_ms, contenders * pointers))
+    return bound
+
+
 def mean_attempt_times(config: SimulationConfig) -> AttemptTimes:
     """Return the mean latencies of the cheapest attempt that can follow a failed commit, floors included."""
-    catalog, storage = _known(config.catalog), config.storage_provider
-    if not isinstance(storage, ProfiledStorage):
-        raise AnalysisError(f"storage {type(storage).__name__}: its latencies are not known, so neither are bounds")
-    manifest_io_ms = min(
-        min(_retry_ms(config, storage, costs), _first_ms(config, storage, stream, costs))
-        for stream in _streams(config)
-        for costs, weight in stream.weighted_operations()
-        if weight > 0.0
-    )
-    return AttemptTimes(*_catalog_ms(catalog, manifest_io_ms), effect_point=catalog.effect_point)
+    attempt = _cheapest_attempt(config)
+    read_ms, commit_ms = _mean_ms(attempt.catalog_read), _mean_ms(attempt.commit)
+    return AttemptTimes(read_ms, sum(map(_mean_ms, attempt.manifest_io)), commit_ms, attempt.effect_point)
 
 
 def count_pointers(config: SimulationConfig) -> int:
@@ -82,6 +116,13 @@ def _known(catalog: Any) -> BuiltInCatalog:
     return found
 
 
+def _profiled(storage: Any) -> ProfiledStorage:
+    if type(storage) is not ProfiledStorage:
+        raise AnalysisError(f"storage {type(storage).__name__}: its latencies are not known, so neither are bounds")
+    found: ProfiledStorage = storage
+    return found
+
+
 def _streams(config: SimulationConfig) -> Iterator[WorkloadConfig]:
     return (stream.config for stream in config.workload.streams)
 
@@ -90,68 +131,89 @@ def _tracks_partitions(config: SimulationConfig) -> bool:
     return any(stream.partitions_per_txn is not None for stream in _streams(config))
 
 
-def _catalog_ms(catalog: BuiltInCatalog, manifest_io_ms: float) -> tuple[float, float, float]:
-    """Return the means of the catalog read, the manifest work and the commit."""
+def _cheapest_attempt(config: SimulationConfig) -> _Attempt:
+    catalog = _known(config.catalog)
+    ways = [
+        way
+        for stream in _streams(config)
+        for costs, weight in stream.weighted_operations()
+        if weight > 0.0
+        for way in (_retry(config, costs), _first(config, stream, costs))
+    ]
+    cheapest = min(ways, key=lambda way: sum(map(_mean_ms, way)))
+    return _Attempt(_catalog_read(catalog), cheapest, _catalog_commit(catalog), catalog.effect_point)
+
+
+def _catalog_read(catalog: BuiltInCatalog) -> _Step:
     if isinstance(catalog, InstantCatalog):
-        return catalog.latency_ms, manifest_io_ms, catalog.latency_ms
-    storage = catalog.storage
-    if not isinstance(storage, ProfiledStorage):
-        raise AnalysisError(f"storage {type(storage).__name__}: its latencies are not known, so neither are bounds")
-    profile = storage.profile
-    read_ms = _mean_ms(storage, CATALOG_KEY, "read", profile.read, catalog.entry_bytes)
-    is_log = isinstance(catalog, AppendCatalog)
-    commit, key = (profile.append, LOG_KEY) if is_log else (profile.cas, CATALOG_KEY)
-    size_bytes = catalog.log.entry_bytes if isinstance(catalog, AppendCatalog) else catalog.entry_bytes
-    return read_ms, manifest_io_ms, _mean_ms(storage, key, "write", commit, size_bytes)
+        return _Step(FixedLatency(catalog.latency_ms), 0.0)
+    return _storage_step(_profiled(catalog.storage), CATALOG_KEY, "read", catalog.entry_bytes)
 
 
-def _retry_ms(config: SimulationConfig, storage: ProfiledStorage, costs: OperationCosts) -> float:
-    """Return the mean manifest work of a retry of one table that missed one commit."""
+def _catalog_commit(catalog: BuiltInCatalog) -> _Step:
+    """Return the compare-and-swap, or the append to the log without its discovery read."""
+    if isinstance(catalog, InstantCatalog):
+        return _Step(FixedLatency(catalog.latency_ms), 0.0)
+    storage = _profiled(catalog.storage)
+    if isinstance(catalog, AppendCatalog):
+        return _storage_step(storage, LOG_KEY, "write", catalog.log.entry_bytes, storage.profile.append)
+    return _storage_step(storage, CATALOG_KEY, "write", catalog.entry_bytes, storage.profile.cas)
+
+
+def _retry(config: SimulationConfig, costs: OperationCosts) -> tuple[_Step, ...]:
+    """Return the manifest work of a retry of one table that missed one commit."""
     redone, metadata = costs.redone_attempt, 0 if config.policy.table_metadata_inlined else 1
     if config.ml_append_mode:
         redone, metadata = replace(redone, manifest_list_writes=0, manifest_file_writes=0), 0
-    missed_ms = _work_ms(config, storage, costs.per_missed_commit.times(1))
-    return missed_ms + _work_ms(config, storage, redone, metadata)
+    return _work(config, costs.per_missed_commit.times(1)) + _work(config, redone, metadata)
 
 
-def _first_ms(
-    config: SimulationConfig, storage: ProfiledStorage, stream: WorkloadConfig, costs: OperationCosts
-) -> float:
-    """Return the mean time from the first catalog read to the first commit: work, then manifest work."""
+def _first(config: SimulationConfig, stream: WorkloadConfig, costs: OperationCosts) -> tuple[_Step, ...]:
+    """Return what lies between the first catalog read and the first commit: work, then manifest work."""
     first = replace(costs.first_attempt, manifest_list_writes=0) if config.ml_append_mode else costs.first_attempt
-    return stream.runtime.mean_ms() + _work_ms(config, storage, first)
+    return (_Step(stream.runtime, 0.0), *_work(config, first))
 
 
-def _work_ms(config: SimulationConfig, storage: ProfiledStorage, cost: ConflictCost, metadata: int = 0) -> float:
-    """Return the mean time of storage operations; a batch counts as one of its operations."""
-    sizes, profile, parallel = config.policy.sizes, storage.profile, config.policy.max_parallel
+def _work(config: SimulationConfig, cost: ConflictCost, metadata: int = 0) -> tuple[_Step, ...]:
+    """Return storage operations; a batch counts as one of them."""
+    sizes, parallel = config.policy.sizes, config.policy.max_parallel
+    storage = _profiled(config.storage_provider)
 
-    def total(artifact: str, operation: str, count: int, size_bytes: int) -> float:
-        model = profile.read if operation == "read" else profile.write
-        return count * _mean_ms(storage, f"{artifact}/0", operation, model, size_bytes) if count else 0.0
+    def step(artifact: str, operation: str, count: int, size_bytes: int) -> _Step:
+        return _storage_step(storage, artifact, operation, size_bytes)._replace(operations=count)
 
-    return (
-        total("manifest_list", "read", cost.manifest_list_reads, sizes.manifest_list)
-        + total("manifest_list", "read", math.ceil(cost.historical_ml_reads / parallel), sizes.manifest_list)
-        + total("manifest_file", "read", math.ceil(cost.manifest_file_reads / parallel), sizes.manifest_file)
-        + total("manifest_file", "write", math.ceil(cost.manifest_file_writes / parallel), sizes.manifest_file)
-        + total("manifest_list", "write", cost.manifest_list_writes, sizes.manifest_list)
-        + total("metadata", "read", cost.metadata_reads + metadata, sizes.table_metadata)
-        + total("metadata", "write", metadata, sizes.table_metadata)
+    steps = (
+        step("manifest_list", "read", cost.manifest_list_reads, sizes.manifest_list),
+        step("manifest_list", "read", math.ceil(cost.historical_ml_reads / parallel), sizes.manifest_list),
+        step("manifest_file", "read", math.ceil(cost.manifest_file_reads / parallel), sizes.manifest_file),
+        step("manifest_file", "write", math.ceil(cost.manifest_file_writes / parallel), sizes.manifest_file),
+        step("manifest_list", "write", cost.manifest_list_writes, sizes.manifest_list),
+        step("metadata", "read", cost.metadata_reads + metadata, sizes.table_metadata),
+        step("metadata", "write", metadata, sizes.table_metadata),
     )
+    return tuple(found for found in steps if found.operations)
 
 
-def _mean_ms(
-    storage: ProfiledStorage, key: str, operation: str, default: LatencyDistribution | None, size_bytes: int
-) -> float:
-    """Return the mean of an operation under the provider's floor, or less where only that can be told."""
+def _storage_step(
+    storage: ProfiledStorage, key: str, operation: str, size_bytes: int, default: LatencyDistribution | None = None
+) -> _Step:
+    """Return an operation on an artifact; `default` is its latency where the artifact has none of its own."""
     artifact = storage.artifacts.get(key.partition("/")[0])
     own = None if artifact is None else (artifact.read if operation == "read" else artifact.write)
-    model: Any = own or default
-    assert model is not None, "a built-in catalog is made on a store that has its operations"
-    floor = storage.min_latency_ms
-    if isinstance(model, SizeBasedLatency):
-        model = model.with_size(size_bytes)
+    model = own or default or (storage.profile.read if operation == "read" else storage.profile.write)
+    return _Step(model.with_size(size_bytes) if isinstance(model, SizeBasedLatency) else model, storage.min_latency_ms)
+
+
+def _mean_ms(step: _Step) -> float:
+    """Return the mean of all the operations of a step, or less where only that can be told of a floor."""
+    model: Any = step.latency
     if hasattr(model, "min_latency_ms"):
-        return float(replace(model, min_latency_ms=max(floor, model.min_latency_ms)).mean_ms())
-    return max(floor, float(model.mean_ms()))
+        model = replace(model, min_latency_ms=max(step.floor_ms, model.min_latency_ms))
+    return step.operations * max(step.floor_ms, float(model.mean_ms()))
+
+
+def _draws_ms(step: _Step, samples: int, rng: np.random.RandomState) -> Floats:
+    """Return a sample of how long all the operations of a step take."""
+    drawn = np.array([step.latency.sample(rng) for _ in range(samples * step.operations)], dtype=np.float64)
+    found: Floats = np.maximum(drawn, step.floor_ms).reshape(samples, step.operations).sum(axis=1)
+    return found

@@ -123,7 +123,7 @@ def saturation_table(
     questions["knee"] = partial(throughput_knee, slope=slope, **options)
     names = [field.name for field in fields(SaturationPoint)]
     rows = []
-    for keys, group in groups(selected, group_by):
+    for keys, group in _groups(selected, group_by):
         for point, ask in questions.items():
             try:
                 found = ask(group)
@@ -133,7 +133,7 @@ def saturation_table(
     return pd.DataFrame(rows, columns=[*group_by, "point", *names])
 
 
-def groups(frame: pd.DataFrame, group_by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+def _groups(frame: pd.DataFrame, group_by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
     """Yield the values of the keys and the rows of each group, in order; all rows where there are no keys."""
     check_columns(frame, group_by)
     if not group_by:
