@@ -34,7 +34,7 @@ def run_folder(root: Path, label: str, digest: str, seed: int) -> Path:
 def run_state(folder: Path) -> RunState:
     """Return the state of the run of a folder, which need not be there."""
     results = folder / RESULTS_NAME
-    if results.exists():
+    if results.is_file():
         return RunState.DONE
     if not folder.is_dir():
         return RunState.WAITING

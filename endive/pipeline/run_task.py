@@ -32,7 +32,7 @@ def perform_run(row: Mapping[str, Any], root: Path, *, is_last_attempt: bool = F
     """
     folder = run_folder(root, row["label"], row["hash"], row["seed"])
     results = folder / RESULTS_NAME
-    if not results.exists():
+    if not results.is_file():
         try:
             if is_last_attempt:
                 _refuse_what_kills(results)

@@ -73,7 +73,7 @@ def _connect() -> SparkSession:
     try:
         return SparkSession.builder.getOrCreate()
     except Exception as error:
-        raise SparkUnavailableError(f"SPARK_REMOTE = {os.environ['SPARK_REMOTE']}: {first_line(error)}") from error
+        raise SparkUnavailableError(f"SPARK_REMOTE = {os.environ['SPARK_REMOTE']}: {reason_of(error)}") from error
 
 
 def _start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
@@ -107,15 +107,17 @@ def _launch(master: str, settings: Mapping[str, str]) -> SparkSession:
                 SparkContext._ensure_initialized(gateway=gateway)
             return SparkSession.builder.config(map=dict(conf.getAll())).getOrCreate()
         except Exception as error:
-            reason = _complaint(complaints) if "JAVA_GATEWAY_EXITED" in str(error) else first_line(error)
+            reason = _complaint(complaints) if "JAVA_GATEWAY_EXITED" in str(error) else reason_of(error)
             raise SparkUnavailableError(f"Spark cannot start with master {master}: {reason}") from error
 
 
-def first_line(error: Exception) -> str:
-    """Return what went wrong without Java's stack, one line of it."""
+def reason_of(error: Exception) -> str:
+    """Return what Spark says went wrong, on one line: of a worker's traceback the last, of Java's stack the first."""
     java = getattr(error, "java_exception", None)
-    text = str(error if java is None else java.toString()).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    lines = str(error if java is None else java.toString()).strip().splitlines() or [type(error).__name__]
+    if not any(line.startswith("Traceback") for line in lines):
+        return re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", lines[0])
+    return [line for line in lines if line.strip() and not line[0].isspace()][-1]
 
 
 def _complaint(stream: IO[bytes]) -> str:

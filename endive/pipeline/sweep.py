@@ -22,7 +22,7 @@ from endive.pipeline.directory import FAILURE_NAME, RunState
 from endive.pipeline.errors import SweepError
 from endive.pipeline.plan import Plan, PlannedRun, to_row, to_tasks
 from endive.pipeline.run_task import perform_run
-from endive.pipeline.session import TASK_ATTEMPTS, first_line
+from endive.pipeline.session import TASK_ATTEMPTS, reason_of
 from endive.pipeline.sweep_progress import SweepProgress
 
 _RUN: Final = pa.struct(
@@ -60,7 +60,7 @@ def run_sweep(spark: SparkSession, plan: Plan, runs: Sequence[PlannedRun], progr
         job.join(max(_LOOK_PERIOD_S, (time.monotonic() - started_s) / _LOOKING_SHARE))
     progress.look()
     if job.error is not None:
-        raise SweepError(f"Spark gave up: {first_line(job.error)}") from job.error
+        raise SweepError(f"Spark gave up: {reason_of(job.error)}") from job.error
     if job.done > progress.done:
         raise SweepError(
             f"workers report {job.done:,} runs done, but {progress.done:,} are in {plan.root}: is it on storage that "
