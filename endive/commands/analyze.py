@@ -57,7 +57,9 @@ def _condition(text: str) -> tuple[str, str]:
 
 def handle(options: argparse.Namespace) -> int:
     from endive.report.heatmaps import HEATMAP_METRICS
+    from endive.report.page import write_page
     from endive.report.report import (
+        PAGE_NAME,
         check_folder,
         check_metrics,
         make_sections,
@@ -67,15 +69,16 @@ def handle(options: argparse.Namespace) -> int:
 
     metrics = tuple(options.metric or HEATMAP_METRICS)
     check_metrics(metrics)
-    material = load_material(options.directory)
-    sections = make_sections(material, options.where, options.group_by, metrics)
+    materials = load_materials(options.directory)
+    sections = make_sections(materials, options.where, options.group_by, metrics)
     check_folder(options.output)
     write_figures(options.output, sections, _tell)
     write_findings(options.output, sections, options.where)
+    write_page(options.output / PAGE_NAME, sections, options.where)
     for section in sections:
         for finding in section.findings:
             print(f"{section.sweep.name}: {'warning: ' if finding.is_warning else ''}{finding.text}")
-    print(f"report in {options.output}")
+    print(f"report in {options.output / PAGE_NAME}")
     return DONE
 
 
@@ -84,19 +87,28 @@ def _tell(done: int, total: int) -> None:
         print(f"{done} of {total} figures", file=sys.stderr)
 
 
-def load_material(root: Path) -> Material:
-    """Return all that a report of a directory needs; the summaries of its runs are read once."""
+def load_materials(root: Path) -> list[Material]:
+    """Return all that a report of a directory needs, by name of experiments; ConfigError if no run is finished."""
+    from itertools import groupby
+    from operator import attrgetter
+
+    from endive.pipeline.experiments import find_experiments
+
+    by_name = groupby(find_experiments(root), key=attrgetter("name"))
+    return [_material(name, list(experiments)) for name, experiments in by_name]
+
+
+def _material(name: str, experiments: Sequence[Experiment]) -> Material:
+    """Read the summaries of every run once."""
     import os
     from concurrent.futures import ThreadPoolExecutor
 
     import pyarrow as pa
 
-    from endive.pipeline.experiments import configurations, find_experiments, log_problem, read_summaries
+    from endive.pipeline.experiments import configurations, log_problem, read_summaries
     from endive.pipeline.metrics import run_metrics, summarize_experiments
     from endive.pipeline.run_summary import from_table
     from endive.report.material import Material, time_series
-
-    experiments = find_experiments(root)
 
     def load(experiment: Experiment) -> tuple[pa.Table, Sequence[SummaryRow], list[str]]:
         problems: list[str] = []
@@ -118,6 +130,7 @@ def load_material(root: Path) -> Material:
         return [row for each in hashes for row in from_table(read_summaries(by_hash[each]))]
 
     return Material(
+        name=name,
         configurations=configurations(experiments).to_pandas(),
         runs=runs.to_pandas(),
         summary=summarize_experiments(runs).to_pandas(),

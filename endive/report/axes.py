@@ -14,7 +14,8 @@ from endive.config import dotted_lines
 from endive.config_errors import ConfigError, to_toml
 from endive.report.labels import FRIENDLY_KEYS, LOAD_LABEL, Value, key_label, number, value_label
 
-_NOT_AXES: Final = {"simulation.seed", "simulation.output_path", "experiment.label"}
+_LABEL: Final = "experiment.label"
+_NOT_AXES: Final = {"simulation.seed", "simulation.output_path", _LABEL}
 _LOAD: Final = re.compile(r"(.*\.)?inter_arrival\.(scale|value|mean)")
 _SHOWN_CHOICES: Final = 12
 
@@ -65,15 +66,16 @@ class Axis:
 
 
 def settings_frame(configurations: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each experiment (index: exp_hash) and a column for each dotted key, with plain values.
+    """Return a row for each experiment of a sweep (index: exp_hash) and a column for each dotted key.
 
     Streams are told by their names (streams.<name>.…). A weight that an experiment does not give is 0; any other
     setting that it has not is None.
     """
     distinct = {text: _plain(text) for text in configurations["value"].unique()}
     rows: dict[str, dict[str, Value]] = {}
-    for exp_hash, key, text in configurations[["exp_hash", "key", "value"]].itertuples(index=False):
-        row = rows.setdefault(exp_hash, {})
+    names = ["exp_name", "exp_hash", "key", "value"]
+    for exp_name, exp_hash, key, text in configurations[names].itertuples(index=False):
+        row = rows.setdefault(exp_hash, {_LABEL: exp_name})
         if key == "streams":
             row.update(_stream_settings(distinct[text]))
         else:
@@ -158,20 +160,29 @@ def _level_order(value: Value) -> tuple[int, float, str]:
     return (1, value, "") if isinstance(value, float) else (2, 0.0, value)
 
 
-def select(settings: pd.DataFrame, where: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """Return the experiments that have each of the values; ConfigError names the key and what is there."""
+def select(frames: Mapping[str, pd.DataFrame], where: Sequence[tuple[str, str]]) -> dict[str, pd.DataFrame]:
+    """Return, of the settings of several sweeps, the experiments that have each of the values.
+
+    Sweeps without one are left out. ConfigError names the key and the value that no experiment has, and what there is.
+    """
+    kept = dict(frames)
     for key, wanted in where:
-        if key not in settings.columns:
+        there = [frame[key].tolist() for frame in kept.values() if key in frame.columns]
+        if not there:
             raise ConfigError([f"--where {key}={wanted}: no experiment has a setting {key}"])
         value = _value(_plain(wanted), wanted)
-        kept = settings[[entry == value for entry in settings[key]]]
-        if kept.empty:
-            there = sorted(set(settings[key]), key=_level_order)
-            shown = ", ".join("none" if entry is None else to_toml(entry) for entry in there[:_SHOWN_CHOICES])
-            more = f" and {len(there) - _SHOWN_CHOICES} more" if len(there) > _SHOWN_CHOICES else ""
+        found = {
+            name: frame[[entry == value for entry in frame[key]]]
+            for name, frame in kept.items()
+            if key in frame.columns and value in frame[key].tolist()
+        }
+        if not found:
+            levels = sorted({entry for entries in there for entry in entries}, key=_level_order)
+            shown = ", ".join("none" if entry is None else to_toml(entry) for entry in levels[:_SHOWN_CHOICES])
+            more = f" and {len(levels) - _SHOWN_CHOICES} more" if len(levels) > _SHOWN_CHOICES else ""
             raise ConfigError([f"--where {key}={wanted}: matches no experiment; there is {shown}{more}"])
-        settings = kept
-    return settings
+        kept = found
+    return kept
 
 
 def find_axis(axes: Sequence[Axis], key: str, option: str) -> Axis:

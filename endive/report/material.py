@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -74,8 +73,9 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """All that a report needs. The mappings are by the hash of the experiment."""
+    """All that a report needs of the experiments of one name. The mappings are by the hash of the experiment."""
 
+    name: str
     configurations: pd.DataFrame
     runs: pd.DataFrame
     summary: pd.DataFrame
@@ -83,11 +83,3 @@ class Material:
     run_rows: RunRows
     bounds_per_s: Mapping[str, float]
     provenance: Mapping[str, Provenance]
-
-    @property
-    def digest(self) -> str:
-        """Return 12 hexadecimal digits that stand for the runs that this is about."""
-        keys = (
-            self.runs[["exp_name", "exp_hash", "seed"]].drop_duplicates().sort_values(["exp_name", "exp_hash", "seed"])
-        )
-        return hashlib.sha256(keys.to_csv(index=False).encode()).hexdigest()[:12]

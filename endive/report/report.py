@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from endive.report.labels import METRIC_OF
 from endive.report.material import Material
 from endive.report.over_time import time_figures
 from endive.report.survival import survival_figures
-from endive.report.sweep import Sweep, make_sweeps
+from endive.report.sweep import Sweep, make_sweep
 from endive.report.tables import to_csv, to_markdown
 
 PAGE_NAME: Final = "index.html"
@@ -37,25 +37,28 @@ class Section:
     """What a report says of one sweep. `prefix` begins the names of its files."""
 
     sweep: Sweep
+    material: Material
     prefix: str
     figures: tuple[Figure, ...]
     findings: tuple[Finding, ...]
 
 
 def make_sections(
-    material: Material,
+    materials: Sequence[Material],
     where: Sequence[tuple[str, str]] = (),
     group_by: str | None = None,
     metrics: Sequence[str] = HEATMAP_METRICS,
 ) -> list[Section]:
     """Return a section for each sweep of the experiments selected; ConfigError tells what cannot be asked."""
     check_metrics(metrics)
-    settings = select(settings_frame(material.configurations), where)
-    _check_models(material, settings.index)
-    sweeps = make_sweeps(settings, material.summary, material.runs, group_by)
+    of = {material.name: material for material in materials}
+    settings = select({name: settings_frame(material.configurations) for name, material in of.items()}, where)
+    sweeps = [make_sweep(name, frame, of[name].summary, of[name].runs, group_by) for name, frame in settings.items()]
+    for sweep in sweeps:
+        _check_models(sweep, of[sweep.name])
     if group_by is not None:
         sweeps = _those_with(sweeps, group_by)
-    return [_section(sweep, material, metrics, is_only=len(sweeps) == 1) for sweep in sweeps]
+    return [_section(sweep, of[sweep.name], metrics, is_only=len(sweeps) == 1) for sweep in sweeps]
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -65,10 +68,12 @@ def check_metrics(metrics: Sequence[str]) -> None:
             raise ConfigError([f"--metric {metric}: is no metric; there is {', '.join(METRIC_OF)}"])
 
 
-def _check_models(material: Material, hashes: Iterable[str]) -> None:
-    versions = sorted({made.model_version for key in hashes if (made := material.provenance.get(key)) is not None})
+def _check_models(sweep: Sweep, material: Material) -> None:
+    made = [material.provenance[key] for key in sweep.settings.index if key in material.provenance]
+    versions = sorted({each.model_version for each in made})
     if len(versions) > 1:
-        raise ConfigError([f"results of different model versions ({', '.join(versions)}) cannot be compared"])
+        there = " and ".join(version or "none" for version in versions)
+        raise ConfigError([f"{sweep.name}: mixes results of model versions {there}, which cannot be compared"])
 
 
 def _those_with(sweeps: Sequence[Sweep], group_by: str) -> list[Sweep]:
@@ -90,7 +95,7 @@ def _section(sweep: Sweep, material: Material, metrics: Sequence[str], *, is_onl
         *cost_figures(sweep),
     ]
     prefix = "" if is_only else f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', sweep.name)}-"
-    return Section(sweep, prefix, tuple(figures), tuple(find(sweep, material)))
+    return Section(sweep, material, prefix, tuple(figures), tuple(find(sweep, material)))
 
 
 def write_figures(folder: Path, sections: Sequence[Section], on_done: Callable[[int, int], None]) -> None:

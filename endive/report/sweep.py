@@ -112,19 +112,14 @@ def spread(levels: Sequence[Value], most: int) -> list[Value]:
     return [levels[round(place * (len(levels) - 1) / (most - 1))] for place in range(most)]
 
 
-def make_sweeps(
-    settings: pd.DataFrame, summary: pd.DataFrame, runs: pd.DataFrame, group_by: str | None = None
-) -> list[Sweep]:
-    """Return a sweep for each name of experiments in `settings`; ConfigError if its runs cannot be compared."""
-    names = summary.drop_duplicates("exp_hash").set_index("exp_hash")["exp_name"]
-    sweeps = []
-    for name in sorted(set(names.loc[names.index.isin(settings.index)])):
-        mine = settings.loc[[exp_hash for exp_hash in settings.index if names.get(exp_hash) == name]]
-        _check_comparable(name, mine)
-        axes = find_axes(mine)
-        frames = [_with_axes(frame[frame["exp_name"] == name], axes, mine.index) for frame in (summary, runs)]
-        sweeps.append(Sweep(name, mine, axes, frames[0], frames[1], group_by))
-    return sweeps
+def make_sweep(
+    name: str, settings: pd.DataFrame, summary: pd.DataFrame, runs: pd.DataFrame, group_by: str | None = None
+) -> Sweep:
+    """Return the sweep of the experiments in `settings`; ConfigError if they cannot be compared."""
+    _check_comparable(name, settings)
+    axes = find_axes(settings)
+    frames = [_with_axes(frame, axes, settings.index) for frame in (summary, runs)]
+    return Sweep(name, settings, axes, frames[0], frames[1], group_by)
 
 
 def _check_comparable(name: str, settings: pd.DataFrame) -> None:
