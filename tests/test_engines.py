@@ -245,14 +245,17 @@ def test_draws_that_differ_from_numpys_are_noticed(
     assert Simulation(create_test_config()).run().engine == "compiled"
 
 
-def test_an_unknown_state_is_an_error_with_configuration_and_seed() -> None:
-    config = replace(create_test_config(), config_hash="abc123")
+@pytest.mark.parametrize(
+    ("config_hash", "told"), [("abc123", "abc123"), ("", r"SimulationConfig\(duration_ms=10000.0")]
+)
+def test_an_unknown_state_is_an_error_with_configuration_and_seed(config_hash: str, told: str) -> None:
+    config = replace(create_test_config(), config_hash=config_hash)
     machine = prepare_machine(config, 7)
 
     def break_it(now_ms: float, statistics: Statistics) -> None:
         machine.arrays["slots"]["waiting"] = max(Waiting) + 1
 
-    with pytest.raises(EngineError, match=r"abc123, seed 7"):
+    with pytest.raises(EngineError, match=rf"{told}.*, seed 7"):
         run_machine(machine, config, Statistics(seed=7), None, break_it, work_per_chunk=50)
 
 

@@ -58,9 +58,8 @@ def run_machine(
             delay = float(run["bad_delay"])
             raise ValueError(f"a component yielded a delay of {delay} ms; allowed is a finite number from 0")
         elif pause == Pause.BROKEN:
-            raise EngineError(
-                f"the compiled engine broke down; configuration {config.config_hash}, seed {statistics.seed}"
-            )
+            which = config.config_hash or repr(config)
+            raise EngineError(f"the compiled engine broke down; configuration {which}, seed {statistics.seed}")
         _count(machine, statistics)
         if pause == Pause.DONE:
             break
