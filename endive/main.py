@@ -21,6 +21,7 @@ from endive.commands import (
     bench,
     check,
     compare,
+    consolidate,
     providers,
     run,
     status,
@@ -32,6 +33,7 @@ COMMANDS: Final = {
     "run": run,
     "sweep": sweep,
     "status": status,
+    "consolidate": consolidate,
     "analyze": analyze,
     "compare": compare,
     "check": check,
@@ -117,7 +119,7 @@ def _explain(error: Exception) -> int:
     from endive.config_errors import ConfigError
     from endive.engine import NotCompiledError
     from endive.files import UnwritableOutputError
-    from endive.pipeline.errors import SparkUnavailableError, SweepError
+    from endive.pipeline.errors import ConsolidationError, SparkUnavailableError, SweepError
 
     if isinstance(error, ConfigError):
         for line in error.lines:
@@ -126,7 +128,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, UnwritableOutputError | NotCompiledError | SparkUnavailableError):
         print(f"endive: {error}", file=sys.stderr)
         return BAD_INPUT
-    if isinstance(error, SweepError):
+    if isinstance(error, SweepError | ConsolidationError):
         print(f"endive: {error}", file=sys.stderr)
         return FAILED
     where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""

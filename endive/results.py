@@ -76,7 +76,7 @@ SCHEMA: Final = pa.schema([pa.field(column.name, column.type, nullable=column.nu
 # Measured against the defaults: half the time to write, a quarter of the bytes less. Times hardly repeat, so their
 # bytes are split by place instead of looked up; what repeats is looked up.
 _TIMES: Final = [field.name for field in SCHEMA if pa.types.is_floating(field.type)]
-_WRITE_OPTIONS: Final[dict[str, Any]] = {
+WRITE_OPTIONS: Final[dict[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": [
         "tables_written.list.element",
@@ -150,7 +150,7 @@ class ResultsWriter:
         self._on_rows = on_rows
         self._buffer: list[TransactionResult] = []
         self._file = UnfinishedFile(path)
-        self._writer = pq.ParquetWriter(self._file.stream, SCHEMA, **_WRITE_OPTIONS)
+        self._writer = pq.ParquetWriter(self._file.stream, SCHEMA, **WRITE_OPTIONS)
 
     def append(self, result: TransactionResult) -> None:
         self._buffer.append(result)

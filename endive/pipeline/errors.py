@@ -1,4 +1,4 @@
-"""What keeps a sweep from starting, told before anything runs."""
+"""What keeps a sweep or a consolidation from being done."""
 
 
 class SparkUnavailableError(Exception):
@@ -7,3 +7,7 @@ class SparkUnavailableError(Exception):
 
 class SweepError(Exception):
     """A sweep that ended before each of its runs was tried."""
+
+
+class ConsolidationError(Exception):
+    """A consolidation that ended before each experiment was written."""

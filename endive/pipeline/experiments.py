@@ -56,11 +56,16 @@ class Experiment:
 
     def results(self, seed: int) -> Path:
         """Return where the rows of a seed are."""
-        return self.folder / str(seed) / RESULTS_NAME
+        return results_in(self.folder, seed)
 
     def summary(self, seed: int) -> Path:
         """Return where the summary of a seed is."""
         return self.folder / str(seed) / SUMMARY_NAME
+
+
+def results_in(folder: Path, seed: int) -> Path:
+    """Return where an experiment's folder has the rows of a seed."""
+    return folder / str(seed) / RESULTS_NAME
 
 
 def find_experiments(root: Path, on_problem: OnProblem = log_problem) -> list[Experiment]:
@@ -84,7 +89,7 @@ def _experiment(folder: Path, on_problem: OnProblem) -> Experiment | None:
     assert named is not None
     with os.scandir(folder) as entries:
         seeds = sorted(int(entry.name) for entry in entries if entry.name.isdecimal() and entry.is_dir())
-    done = tuple(seed for seed in seeds if (folder / str(seed) / RESULTS_NAME).exists())
+    done = tuple(seed for seed in seeds if results_in(folder, seed).exists())
     if not done:
         return None
     path = folder / "cfg.toml"
@@ -134,12 +139,16 @@ def _own_summary(experiment: Experiment, seed: int, columns: Sequence[str]) -> p
     keys = {(experiment.name, experiment.hash, seed)}
     found = set(zip(*(table.column(name).to_pylist() for name in ("exp_name", "exp_hash", "seed")), strict=True))
     if found != keys:
-        raise UnreadableError(f"{path}: is not the summary of the run that it lies with")
+        raise UnreadableError(path, "is not the summary of the run that it lies with")
     return table
 
 
 class UnreadableError(Exception):
     """A file that should hold rows or a summary does not; in one line that names it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.reason = reason
 
 
 @contextlib.contextmanager
@@ -149,7 +158,7 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or (str(error).splitlines() or ["broken"])[0]
-        raise UnreadableError(f"{path}: cannot be read: {reason}") from error
+        raise UnreadableError(path, f"cannot be read: {reason}") from error
 
 
 def require_whole(path: Path) -> None:
@@ -158,7 +167,7 @@ def require_whole(path: Path) -> None:
         file.seek(0, os.SEEK_END)
         file.seek(-min(len(_PARQUET_MAGIC), file.tell()), os.SEEK_END)
         if file.read() != _PARQUET_MAGIC:
-            raise UnreadableError(f"{path}: is not a whole Parquet file")
+            raise UnreadableError(path, "is not a whole Parquet file")
 
 
 def load_metrics(root: Path, on_problem: OnProblem = log_problem) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
