@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from endive.config_rules import effective_stream
@@ -34,7 +33,6 @@ from endive.pipeline.schemas import (
     SUMMED_COUNTS,
 )
 from endive.settings import Settings
-from endive.transaction import ABORT_REASONS
 
 if TYPE_CHECKING:
     from endive.simulation import InFlightTimes
@@ -151,15 +149,15 @@ class RunSummarizer:
         if not rows.num_rows:
             return
         numbers = {name: rows.column(name).to_numpy() for name in _NUMBERS}
-        reasons = _reason_codes(rows.column("abort_reason"))
+        reasons, codes = _encoded(rows.column("abort_reason"))
         for operation, own in _by_operation(rows.column("operation_type")):
             summary = self._operations.setdefault(operation, OperationSummary())
             _add_series(summary, numbers, own, self._run.duration_ms)
             _add_cohort(summary, numbers, own, self._run.window)
-            if reasons is not None:
-                aborted = own & self._run.window.holds(numbers["t_submit"]) & (reasons >= 0)
-                found = np.bincount(reasons[aborted], minlength=len(ABORT_REASONS)).tolist()
-                summary.counts.update(dict(zip(ABORT_REASONS, found, strict=True)))
+            if reasons:
+                in_window = own & self._run.window.holds(numbers["t_submit"])
+                found = np.bincount(codes[_places(in_window)], minlength=len(reasons) + 1).tolist()
+                summary.counts.update(dict(zip(reasons, found, strict=False)))
 
     def finish(self, in_flight_times: Mapping[str, InFlightTimes]) -> pa.Table:
         """Return the summary in `schemas.RUN_SUMMARY`, by operation type; it includes what never finished.
@@ -190,23 +188,19 @@ def add_in_flight(summary: OperationSummary, submit_ms: Floats, commit_start_ms:
 
 def _by_operation(column: pa.ChunkedArray[Any]) -> Iterator[tuple[str, Mask]]:
     """Yield each operation type of a column, and which rows are its own."""
-    encoded = column.combine_chunks()
-    if not isinstance(encoded, pa.DictionaryArray):
-        encoded = encoded.dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    operations: list[Any] = encoded.dictionary.to_pylist()
+    operations, codes = _encoded(column)
     for code, operation in enumerate(operations):
         own = codes == code
         if own.any():
             yield operation, own
 
 
-def _reason_codes(column: pa.ChunkedArray[Any]) -> npt.NDArray[np.int32] | None:
-    """Return the place of each reason in `ABORT_REASONS`, -1 without one; None if no row has one."""
-    if column.null_count == len(column):
-        return None
-    codes = pc.index_in(column.cast(pa.string()), value_set=pa.array(ABORT_REASONS))
-    return codes.fill_null(-1).to_numpy()
+def _encoded(column: pa.ChunkedArray[Any]) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """Return the texts of a column, and for each row the place of its own, past the last one where it has none."""
+    texts = column.unify_dictionaries().combine_chunks()
+    encoded = texts if isinstance(texts, pa.DictionaryArray) else texts.dictionary_encode()
+    found: list[Any] = encoded.dictionary.to_pylist()
+    return found, encoded.indices.fill_null(len(found)).to_numpy()
 
 
 def _add_series(summary: OperationSummary, numbers: Mapping[str, Numbers], own: Mask, duration_ms: float) -> None:
