@@ -31,8 +31,9 @@ $(VENV)/.dev-ready: requirements-dev.lock $(VENV)/.run-ready
 setup: $(VENV)/.run-ready  ## Make an environment in .venv and install endive into it
 
 .PHONY: demo
-demo: $(VENV)/.run-ready  ## Simulate an hour of a busy table and print what happened
-	@$(BIN)/endive run examples/mixed.toml
+demo: $(VENV)/.run-ready  ## Sweep four stores over eight loads, and make a report of what they carry
+	@$(BIN)/endive sweep stores -o experiments/demo
+	@$(BIN)/endive analyze experiments/demo -o experiments/demo-report
 
 .PHONY: test
 test: $(VENV)/.dev-ready  ## Run the tests

@@ -25,6 +25,7 @@ from endive.commands import (
     providers,
     run,
     status,
+    summarize,
     sweep,
     trace,
 )
@@ -34,6 +35,7 @@ COMMANDS: Final = {
     "sweep": sweep,
     "status": status,
     "consolidate": consolidate,
+    "summarize": summarize,
     "analyze": analyze,
     "compare": compare,
     "check": check,
@@ -119,7 +121,7 @@ def _explain(error: Exception) -> int:
     from endive.config_errors import ConfigError
     from endive.engine import NotCompiledError
     from endive.files import UnwritableOutputError
-    from endive.pipeline.errors import ConsolidationError, SparkUnavailableError, SweepError
+    from endive.pipeline.errors import ConsolidationError, SparkUnavailableError, SummarizationError, SweepError
 
     if isinstance(error, ConfigError):
         for line in error.lines:
@@ -128,7 +130,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, UnwritableOutputError | NotCompiledError | SparkUnavailableError):
         print(f"endive: {error}", file=sys.stderr)
         return BAD_INPUT
-    if isinstance(error, SweepError | ConsolidationError):
+    if isinstance(error, SweepError | ConsolidationError | SummarizationError):
         print(f"endive: {error}", file=sys.stderr)
         return FAILED
     where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""

@@ -5,7 +5,6 @@ What is on disk says what is done: a file tells in its footer which runs it was 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -29,7 +28,7 @@ from endive.pipeline.consolidated import (
 )
 from endive.pipeline.errors import ConsolidationError
 from endive.pipeline.experiments import Experiment, OnProblem, configurations, find_experiments
-from endive.pipeline.session import reason_of
+from endive.pipeline.job import Job
 from endive.progress import MovingLine
 from endive.utils import format_duration
 
@@ -126,7 +125,7 @@ def _making(root: Path, experiment: Experiment) -> Making:
 
 def _run_job(spark: SparkSession, stale: Sequence[_Stale], line: MovingLine | None) -> None:
     """Write each stale experiment, showing how many are; raise ConsolidationError if Spark gives up."""
-    job = _Job(spark, stale)
+    job = Job(lambda: _write(spark, stale))
     job.start()
     started_s = time.monotonic()
     total_bytes = sum(each.size_bytes for each in stale)
@@ -138,31 +137,16 @@ def _run_job(spark: SparkSession, stale: Sequence[_Stale], line: MovingLine | No
             left_s = (time.monotonic() - started_s) * (1.0 / share - 1.0) if share else None
             left = "" if left_s is None else f", {format_duration(left_s * 1000.0)} left"
             line.show(f"{share:4.0%}  {len(written):,} of {len(stale):,} experiments consolidated{left}")
-    if job.error is not None:
-        raise ConsolidationError(f"Spark gave up: {reason_of(job.error)}") from job.error
+    job.require_done(ConsolidationError)
 
 
-class _Job(threading.Thread):
-    """The Spark job, in a thread so that this one can look at its progress and be interrupted."""
-
-    def __init__(self, spark: SparkSession, stale: Sequence[_Stale]) -> None:
-        super().__init__(daemon=True)
-        self._spark = spark
-        self._stale = stale
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self._frame().mapInArrow(_write_experiments, _OUTCOME_DDL).collect()
-        except Exception as error:  # noqa: BLE001  (told by the thread that waits)
-            self.error = error
-
-    def _frame(self) -> Any:
-        """Return a frame with a row for each task, in partitions of one row, in order."""
-        tasks = _to_tasks(self._stale, self._spark.sparkContext.defaultParallelism)
-        self._spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(len(tasks)))
-        rows = [{"experiments": [_to_row(each) for each in task]} for task in tasks]
-        return self._spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TASK))
+def _write(spark: SparkSession, stale: Sequence[_Stale]) -> None:
+    """Write experiments in tasks, each a partition of one row, in order."""
+    tasks = _to_tasks(stale, spark.sparkContext.defaultParallelism)
+    spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(len(tasks)))
+    rows = [{"experiments": [_to_row(each) for each in task]} for task in tasks]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TASK))
+    frame.mapInArrow(_write_experiments, _OUTCOME_DDL).collect()
 
 
 def _to_tasks(stale: Sequence[_Stale], cores: int) -> list[list[_Stale]]:

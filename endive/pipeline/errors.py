@@ -11,3 +11,7 @@ class SweepError(Exception):
 
 class ConsolidationError(Exception):
     """A consolidation that ended before each experiment was written."""
+
+
+class SummarizationError(Exception):
+    """A summarization that ended before each table was written."""

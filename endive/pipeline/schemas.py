@@ -124,6 +124,25 @@ commit had not begun), so that another window can be summarized from the rows. A
 one row, of type `ALL`.
 """
 
+WINDOWS: Final = pa.schema(
+    [*EXPERIMENT_KEYS, *_fields(("duration_ms", "window_start_ms", "window_end_ms"), pa.float64())]
+)
+"""The window in which the cohort of each experiment's runs is submitted."""
+
+COMMIT_RATES: Final = pa.schema(
+    [
+        *RUN_KEYS,
+        OPERATION,
+        pa.field("start_ms", pa.float64(), nullable=False),
+        pa.field("submitted", _count, nullable=False),
+        pa.field("committed", _count, nullable=False),
+        pa.field("aborted", _count, nullable=False),
+        pa.field("commits_per_s", pa.float64(), nullable=False),
+        pa.field("commit_latency_mean_ms", pa.float64(), nullable=True),
+    ]
+)
+"""What happened in each bin of a run's time series; the latency is of the commits in it (None without one)."""
+
 QUANTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 METRICS: Final = (
@@ -201,3 +220,12 @@ DIFFERENCES: Final = pa.schema(
 seed by seed, with its 95 % confidence interval (Student's t; None with fewer than two seeds), and `relative_difference`
 that difference over |baseline| (None for 0).
 """
+
+PAIRS: Final = pa.schema(
+    [
+        pa.field("baseline_name", pa.string(), nullable=False),
+        pa.field("baseline_hash", pa.string(), nullable=False),
+        *EXPERIMENT_KEYS,
+    ]
+)
+"""Experiments to compare, each with its baseline."""

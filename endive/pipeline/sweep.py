@@ -7,11 +7,10 @@ reads.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -20,9 +19,10 @@ from pyspark.sql import SparkSession
 from endive.engine import NotCompiledError, warm
 from endive.pipeline.directory import FAILURE_NAME, RunState
 from endive.pipeline.errors import SweepError
+from endive.pipeline.job import Job
 from endive.pipeline.plan import Plan, PlannedRun, to_row, to_tasks
 from endive.pipeline.run_task import perform_run
-from endive.pipeline.session import TASK_ATTEMPTS, reason_of
+from endive.pipeline.session import TASK_ATTEMPTS
 from endive.pipeline.sweep_progress import SweepProgress
 
 _RUN: Final = pa.struct(
@@ -52,18 +52,18 @@ def run_sweep(spark: SparkSession, plan: Plan, runs: Sequence[PlannedRun], progr
     """
     for run in runs:
         (run.folder(plan.root) / FAILURE_NAME).unlink(missing_ok=True)
-    job = _Job(spark, to_tasks(runs, spark.sparkContext.defaultParallelism), plan.root)
+    tasks = to_tasks(runs, spark.sparkContext.defaultParallelism)
+    job = Job(lambda: _perform(spark, tasks, plan.root))
     job.start()
     while job.is_alive():
         started_s = time.monotonic()
         progress.look()
         job.join(max(_LOOK_PERIOD_S, (time.monotonic() - started_s) / _LOOKING_SHARE))
     progress.look()
-    if job.error is not None:
-        raise SweepError(f"Spark gave up: {reason_of(job.error)}") from job.error
-    if job.done > progress.done:
+    done = job.require_done(SweepError)
+    if done > progress.done:
         raise SweepError(
-            f"workers report {job.done:,} runs done, but {progress.done:,} are in {plan.root}: is it on storage that "
+            f"workers report {done:,} runs done, but {progress.done:,} are in {plan.root}: is it on storage that "
             "workers share?"
         )
 
@@ -74,28 +74,12 @@ def warm_engine() -> None:
         warm()
 
 
-class _Job(threading.Thread):
-    """The Spark job, in a thread so that this one can look at its progress and be interrupted."""
-
-    def __init__(self, spark: SparkSession, tasks: list[list[PlannedRun]], root: Path) -> None:
-        super().__init__(daemon=True)
-        self._spark = spark
-        self._tasks = tasks
-        self._root = root
-        self.error: Exception | None = None
-        self.done = 0
-
-    def run(self) -> None:
-        try:
-            self.done = sum(row.done for row in self._frame().mapInArrow(worker(self._root), _OUTCOME_DDL).collect())
-        except Exception as error:  # noqa: BLE001  (told by the thread that waits)
-            self.error = error
-
-    def _frame(self) -> Any:
-        """Return a frame with a row for each task, in partitions of one row, in order."""
-        self._spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(len(self._tasks)))
-        rows = [{"runs": [to_row(run) for run in task]} for task in self._tasks]
-        return self._spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TASK))
+def _perform(spark: SparkSession, tasks: Sequence[Sequence[PlannedRun]], root: Path) -> int:
+    """Do tasks, each a partition of one row, in order; return how many runs workers say are done."""
+    spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(len(tasks)))
+    rows = [{"runs": [to_row(run) for run in task]} for task in tasks]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TASK))
+    return sum(row.done for row in frame.mapInArrow(worker(root), _OUTCOME_DDL).collect())
 
 
 def worker(root: Path) -> Worker:
