@@ -15,7 +15,9 @@ Latency       kaplan_meier(time_ms, events, censored)     share that lasts longe
               latency_views(time_ms, committed, ...)      quantiles of the committed beside those of everyone
 Warm-up       warm_up_check(series, bin_ms, start_ms)     MSER-5, with a warning where the window begins too early
               mser(series)                                how many observations to drop
-Bounds        commit_rate_bound_per_s(config)             what typical attempts allow, from the mean latencies
+Bounds        rate_bounds(config)                         all that a figure shows of them, from the mean latencies
+              commit_rate_bound_per_s(config)             what typical attempts allow at the pointers
+              clients_bound_per_s(config)                 what the clients of closed streams can ask for
               contended_rate_bound_per_s(config, n)       what n contenders for each pointer never exceed
               pointer_bound_per_s(times, pointers)        1 / exposure of an attempt, for each pointer
               contended_bound_per_s(sample, contenders)   the same for random latencies, where the fastest wins
@@ -45,11 +47,14 @@ from endive.analysis.effects import INTERACTION, RESIDUAL, Anova, LineFit, anova
 from endive.analysis.frames import AnalysisError
 from endive.analysis.intervals import Interval, geometric_mean_interval, holm, mean_interval
 from endive.analysis.model_bounds import (
+    RateBounds,
     always_redone,
+    clients_bound_per_s,
     commit_rate_bound_per_s,
     contended_rate_bound_per_s,
     count_pointers,
     mean_attempt_times,
+    rate_bounds,
 )
 from endive.analysis.saturation import (
     LEVELS,
@@ -76,12 +81,14 @@ __all__ = [
     "AttemptTimes",
     "Interval",
     "LineFit",
+    "RateBounds",
     "SaturationPoint",
     "SurvivalCurve",
     "WarmUp",
     "align_counts",
     "always_redone",
     "anova",
+    "clients_bound_per_s",
     "closed_loop_bound_per_s",
     "closed_loop_success_bound",
     "commit_rate_bound_per_s",
@@ -105,6 +112,7 @@ __all__ = [
     "mean_interval",
     "mser",
     "pointer_bound_per_s",
+    "rate_bounds",
     "saturation_table",
     "success_load",
     "throughput_knee",

@@ -18,7 +18,8 @@ from endive.experiment import prepare_experiment
 from endive.main import main
 from endive.pipeline.cost import predicted_cost_s
 from endive.pipeline.directory import RunState, run_state
-from endive.pipeline.plan import TASK_S, Plan, local_cores, to_tasks
+from endive.pipeline.plan import TASK_S, Plan, PlannedRun, local_cores
+from endive.pipeline.tasks import to_tasks
 from endive.settings import Settings
 from tests.sweeps import contents, tiny_plan, write_sweep
 
@@ -77,10 +78,14 @@ def test_an_experiment_of_another_making_stops_the_sweep(plan: Plan) -> None:
         plan.check_experiments()
 
 
+def tasks_of(plan: Plan, cores: int) -> list[list[PlannedRun]]:
+    return to_tasks(plan.runs, lambda run: run.cost_s, TASK_S, cores)
+
+
 def test_long_runs_have_a_task_each_and_short_ones_share(tmp_path: Path) -> None:
     plan = tiny_plan(tmp_path, duration_ms=3_600_000, seeds=10, scales=(2, 1000))
     long_ones = [run for run in plan.runs if run.cost_s > TASK_S]
-    tasks = to_tasks(plan.runs, 2)
+    tasks = tasks_of(plan, 2)
     assert [run for task in tasks for run in task] == list(plan.runs)
     assert len(long_ones) == 10
     assert [len(task) for task in tasks[:10]] == [1] * 10
@@ -88,9 +93,14 @@ def test_long_runs_have_a_task_each_and_short_ones_share(tmp_path: Path) -> None
 
 
 def test_few_short_runs_are_spread_over_the_cores(plan: Plan) -> None:
-    assert len(to_tasks(plan.runs, 2)) >= 2
-    assert len(to_tasks(plan.runs, 100)) == 6
-    assert to_tasks([], 2) == []
+    assert len(tasks_of(plan, 2)) >= 2
+    assert len(tasks_of(plan, 100)) == 6
+
+
+def test_the_largest_items_come_first_and_small_ones_share_a_task() -> None:
+    assert to_tasks([1.0, 5.0, 1.0, 9.0, 1.0], float, 3.0, cores=1) == [[9.0], [5.0], [1.0, 1.0, 1.0]]
+    assert to_tasks([0.0, 0.0], float, 3.0, cores=1) == [[0.0], [0.0]]
+    assert to_tasks([], float, 3.0, cores=1) == []
 
 
 def settings(**transaction: object) -> Settings:

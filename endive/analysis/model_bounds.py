@@ -12,7 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from endive.analysis.bounds import AttemptTimes, contended_bound_per_s, log_bound_per_s, pointer_bound_per_s
+from endive.analysis.bounds import (
+    AttemptTimes,
+    closed_loop_bound_per_s,
+    closed_loop_success_bound,
+    contended_bound_per_s,
+    log_bound_per_s,
+    pointer_bound_per_s,
+)
 from endive.analysis.frames import AnalysisError, Floats
 from endive.catalog import CATALOG_KEY, LOG_KEY, AppendCatalog, CASCatalog, InstantCatalog
 from endive.operation_costs import ConflictCost, OperationCosts
@@ -42,6 +49,59 @@ class _Attempt:
     manifest_io: tuple[_Step, ...]
     commit: _Step
     effect_point: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateBounds:
+    """What typical attempts of a configuration allow.
+
+    `pointers_per_s`: commits that its pointers take. `clients_per_s`: commits that its clients can ask for; infinite
+    where a stream is open. `success`: the share that commits of clients that never retry, about 1 / N; None for others,
+    and where a failed commit takes a time of its own.
+    """
+
+    pointers_per_s: float
+    clients_per_s: float
+    success: float | None
+
+    @property
+    def commits_per_s(self) -> float:
+        """The lower of both bounds of the commit rate."""
+        return min(self.pointers_per_s, self.clients_per_s)
+
+
+def rate_bounds(config: SimulationConfig) -> RateBounds:
+    """Return the bounds of a configuration; raise AnalysisError for components whose latencies are not known."""
+    pointers_per_s, clients_per_s = commit_rate_bound_per_s(config), clients_bound_per_s(config)
+    streams = list(_streams(config))
+    fails_otherwise = isinstance(config.catalog, AppendCatalog) or _fails_in_its_own_time(_known(config.catalog))
+    if math.isinf(clients_per_s) or config.max_retries or len(streams) > 1 or fails_otherwise:
+        return RateBounds(pointers_per_s, clients_per_s, None)
+    (stream,) = streams
+    success = closed_loop_success_bound(
+        _first_times(config, stream),
+        stream.clients,
+        stream.runtime.mean_ms(),
+        stream.inter_arrival.mean_ms(),
+        count_pointers(config),
+    )
+    return RateBounds(pointers_per_s, clients_per_s, success)
+
+
+def clients_bound_per_s(config: SimulationConfig) -> float:
+    """Return the commits per second that the clients of closed streams can ask for; infinite if a stream is open."""
+    streams = list(_streams(config))
+    if not all(stream.clients for stream in streams):
+        return math.inf
+    return sum(
+        closed_loop_bound_per_s(
+            _first_times(config, stream),
+            stream.clients,
+            stream.runtime.mean_ms(),
+            stream.inter_arrival.mean_ms(),
+        )
+        for stream in streams
+    )
 
 
 def commit_rate_bound_per_s(config: SimulationConfig) -> float:
@@ -80,6 +140,26 @@ def mean_attempt_times(config: SimulationConfig) -> AttemptTimes:
     attempt = _cheapest_attempt(config)
     read_ms, commit_ms = _mean_ms(attempt.catalog_read), _mean_ms(attempt.commit)
     return AttemptTimes(read_ms, sum(map(_mean_ms, attempt.manifest_io)), commit_ms, attempt.effect_point)
+
+
+def _first_times(config: SimulationConfig, stream: WorkloadConfig) -> AttemptTimes:
+    """Return the mean latencies of the cheapest first attempt of a stream, whether it commits or not."""
+    catalog = _known(config.catalog)
+    work_ms = min(
+        sum(map(_mean_ms, _first_work(config, costs))) for costs, weight in stream.weighted_operations() if weight > 0.0
+    )
+    commit_ms = _mean_ms(_catalog_commit(catalog))
+    if _fails_in_its_own_time(catalog):
+        commit_ms *= catalog.effect_point
+    return AttemptTimes(_mean_ms(_catalog_read(catalog)), work_ms, commit_ms, catalog.effect_point)
+
+
+def _fails_in_its_own_time(catalog: BuiltInCatalog) -> bool:
+    """Whether a failed commit may be answered sooner than one that succeeds."""
+    if isinstance(catalog, InstantCatalog):
+        return False
+    failures = _profiled(catalog.storage).failures
+    return failures.append if isinstance(catalog, AppendCatalog) else failures.cas
 
 
 def count_pointers(config: SimulationConfig) -> int:
@@ -170,8 +250,13 @@ def _retry(config: SimulationConfig, costs: OperationCosts) -> tuple[_Step, ...]
 
 def _first(config: SimulationConfig, stream: WorkloadConfig, costs: OperationCosts) -> tuple[_Step, ...]:
     """Return what lies between the first catalog read and the first commit: work, then manifest work."""
+    return (_Step(stream.runtime, 0.0), *_first_work(config, costs))
+
+
+def _first_work(config: SimulationConfig, costs: OperationCosts) -> tuple[_Step, ...]:
+    """Return the manifest work of a first attempt."""
     first = replace(costs.first_attempt, manifest_list_writes=0) if config.ml_append_mode else costs.first_attempt
-    return (_Step(stream.runtime, 0.0), *_work(config, first))
+    return _work(config, first)
 
 
 def _work(config: SimulationConfig, cost: ConflictCost, metadata: int = 0) -> tuple[_Step, ...]:

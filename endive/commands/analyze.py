@@ -5,16 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from endive.commands import DONE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from endive.pipeline.experiments import Experiment
-    from endive.pipeline.run_summary import SummaryRow
-    from endive.report.material import Material, Provenance
+from endive.commands import DONE, FAILED
 
 SUMMARY: Final = "turn the results of sweeps into figures, tables, findings and one HTML page"
 EPILOG: Final = """\
@@ -57,6 +50,7 @@ def _condition(text: str) -> tuple[str, str]:
 
 def handle(options: argparse.Namespace) -> int:
     from endive.report.heatmaps import HEATMAP_METRICS
+    from endive.report.loading import load_materials
     from endive.report.page import write_page
     from endive.report.report import (
         PAGE_NAME,
@@ -69,7 +63,12 @@ def handle(options: argparse.Namespace) -> int:
 
     metrics = tuple(options.metric or HEATMAP_METRICS)
     check_metrics(metrics)
-    materials = load_materials(options.directory)
+    problems: list[str] = []
+    try:
+        materials = load_materials(options.directory, problems.append)
+    finally:
+        for problem in problems:
+            print(f"endive: {problem}", file=sys.stderr)
     sections = make_sections(materials, options.where, options.group_by, metrics)
     check_folder(options.output)
     write_figures(options.output, sections, _tell)
@@ -79,113 +78,9 @@ def handle(options: argparse.Namespace) -> int:
         for finding in section.findings:
             print(f"{section.sweep.name}: {'warning: ' if finding.is_warning else ''}{finding.text}")
     print(f"report in {options.output / PAGE_NAME}")
-    return DONE
+    return FAILED if problems else DONE
 
 
 def _tell(done: int, total: int) -> None:
     if done == total or done % 20 == 0:
         print(f"{done} of {total} figures", file=sys.stderr)
-
-
-def load_materials(root: Path) -> list[Material]:
-    """Return all that a report of a directory needs, by name of experiments; ConfigError if no run is finished."""
-    from itertools import groupby
-    from operator import attrgetter
-
-    from endive.pipeline.experiments import find_experiments
-
-    by_name = groupby(find_experiments(root), key=attrgetter("name"))
-    return [_material(name, list(experiments)) for name, experiments in by_name]
-
-
-def _material(name: str, experiments: Sequence[Experiment]) -> Material:
-    """Read the summaries of every run once."""
-    import os
-    from concurrent.futures import ThreadPoolExecutor
-
-    import pyarrow as pa
-
-    from endive.pipeline.experiments import configurations, log_problem, read_summaries
-    from endive.pipeline.metrics import run_metrics, summarize_experiments
-    from endive.pipeline.run_summary import from_table
-    from endive.report.material import Material, time_series
-
-    def load(experiment: Experiment) -> tuple[pa.Table, Sequence[SummaryRow], list[str]]:
-        problems: list[str] = []
-        table = read_summaries(experiment, problems.append)
-        return run_metrics(table), from_table(table.select(_FOR_SERIES)), problems
-
-    tables, over_time = [], {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for experiment, (metrics, rows, problems) in zip(experiments, pool.map(load, experiments), strict=True):
-            tables.append(metrics)
-            if rows:
-                over_time[experiment.hash] = time_series(rows)
-            for problem in problems:
-                log_problem(problem)
-    runs = pa.concat_tables(tables)
-    by_hash = {experiment.hash: experiment for experiment in experiments}
-
-    def load_rows(hashes: Sequence[str]) -> Sequence[SummaryRow]:
-        return [row for each in hashes for row in from_table(read_summaries(by_hash[each]))]
-
-    return Material(
-        name=name,
-        configurations=configurations(experiments).to_pandas(),
-        runs=runs.to_pandas(),
-        summary=summarize_experiments(runs).to_pandas(),
-        over_time=over_time,
-        run_rows=load_rows,
-        bounds_per_s=_bounds(experiments),
-        provenance={experiment.hash: _provenance(experiment) for experiment in experiments},
-    )
-
-
-_FOR_SERIES: Final = [
-    "exp_name",
-    "exp_hash",
-    "seed",
-    "operation_type",
-    "duration_ms",
-    "window_start_ms",
-    "window_end_ms",
-    "series_submitted",
-    "series_committed",
-    "series_aborted",
-]
-
-
-def _bounds(experiments: Sequence[Experiment]) -> Mapping[str, float]:
-    from endive.analysis.frames import AnalysisError
-    from endive.analysis.model_bounds import commit_rate_bound_per_s
-    from endive.config import build_simulation_config
-
-    found = {}
-    for experiment in experiments:
-        try:
-            found[experiment.hash] = commit_rate_bound_per_s(build_simulation_config(experiment.settings))
-        except AnalysisError:
-            continue
-    return found
-
-
-def _provenance(experiment: Experiment) -> Provenance:
-    """Return what version.txt and the results of the first seed say; what cannot be read is left empty."""
-    import contextlib
-
-    from endive.report.material import Provenance
-    from endive.results import read_metadata
-
-    lines: list[str] = []
-    engine = ""
-    with contextlib.suppress(OSError, ValueError):
-        lines = (experiment.folder / "version.txt").read_text(encoding="utf-8").splitlines()
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        engine = str(read_metadata(experiment.results(experiment.seeds[0]))["engine"])
-    told = dict(line.split(" ", 1) for line in lines if " " in line)
-    return Provenance(
-        version=told.get("endive", ""),
-        model_version=told.get("model", ""),
-        git=lines[0] if lines and " " not in lines[0] else "",
-        engine=engine,
-    )

@@ -28,7 +28,8 @@ from endive.pipeline.consolidated import (
 )
 from endive.pipeline.errors import ConsolidationError
 from endive.pipeline.experiments import Experiment, OnProblem, configurations, find_experiments
-from endive.pipeline.job import Job
+from endive.pipeline.job import Job, frame_of_tasks
+from endive.pipeline.tasks import to_tasks
 from endive.progress import MovingLine
 from endive.utils import format_duration
 
@@ -45,9 +46,8 @@ _TASK: Final = pa.schema([pa.field("experiments", pa.list_(_EXPERIMENT), nullabl
 _OUTCOME: Final = pa.schema([pa.field("written", pa.int64(), nullable=False)])
 _OUTCOME_DDL: Final = "written bigint"
 
-_TASK_BYTES: Final = 16 << 20
+TASK_BYTES: Final = 16 << 20
 """Small experiments share a task until it has this much to read: half a second, beside which its start is little."""
-_TASKS_PER_CORE: Final = 3
 _LOOK_PERIOD_S: Final = 0.5
 
 
@@ -90,7 +90,7 @@ def consolidate(
         on_problem(problem)
 
     experiments = find_experiments(root, count_problem)
-    stale = sorted(_stale(root, experiments), key=lambda each: each.size_bytes, reverse=True)
+    stale = list(_stale(root, experiments))
     if stale:
         with open_session() as spark:
             _run_job(spark, stale, line)
@@ -141,26 +141,9 @@ def _run_job(spark: SparkSession, stale: Sequence[_Stale], line: MovingLine | No
 
 
 def _write(spark: SparkSession, stale: Sequence[_Stale]) -> None:
-    """Write experiments in tasks, each a partition of one row, in order."""
-    tasks = _to_tasks(stale, spark.sparkContext.defaultParallelism)
-    spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(len(tasks)))
-    rows = [{"experiments": [_to_row(each) for each in task]} for task in tasks]
-    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TASK))
+    tasks = to_tasks(stale, lambda each: each.size_bytes, TASK_BYTES, spark.sparkContext.defaultParallelism)
+    frame = frame_of_tasks(spark, [{"experiments": [_to_row(each) for each in task]} for task in tasks], _TASK)
     frame.mapInArrow(_write_experiments, _OUTCOME_DDL).collect()
-
-
-def _to_tasks(stale: Sequence[_Stale], cores: int) -> list[list[_Stale]]:
-    """Return experiments, the largest first, as tasks: one, or as many small ones as are worth a task."""
-    enough = min(_TASK_BYTES, sum(each.size_bytes for each in stale) / (cores * _TASKS_PER_CORE))
-    tasks: list[list[_Stale]] = []
-    filled = enough
-    for each in stale:
-        if filled >= enough:
-            tasks.append([])
-            filled = 0
-        tasks[-1].append(each)
-        filled += each.size_bytes
-    return tasks
 
 
 def _to_row(each: _Stale) -> dict[str, Any]:

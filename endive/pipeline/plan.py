@@ -20,8 +20,6 @@ from endive.utils import available_cores, format_duration
 
 TASK_S: Final = 1.0
 """Short runs share a task until it is this long, because a task costs Spark some 30 ms."""
-TASKS_PER_CORE: Final = 3
-"""But no task is so long that a core gets fewer than these, as far as there are runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,20 +98,6 @@ class Plan:
                 for configuration in self.sweep.configurations
             ],
         }
-
-
-def to_tasks(runs: Sequence[PlannedRun], cores: int) -> list[list[PlannedRun]]:
-    """Return runs, the longest first, as tasks: one run, or as many short ones as are worth a task."""
-    enough_s = min(TASK_S, sum(run.cost_s for run in runs) / (cores * TASKS_PER_CORE))
-    tasks: list[list[PlannedRun]] = []
-    filled_s = enough_s
-    for run in runs:
-        if filled_s >= enough_s:
-            tasks.append([])
-            filled_s = 0.0
-        tasks[-1].append(run)
-        filled_s += run.cost_s
-    return tasks
 
 
 def to_row(run: PlannedRun) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The only place that builds a Spark session: quiet, with Arrow, and with this interpreter.
 
-What `spark-defaults.conf`, `SPARK_REMOTE` or `PYSPARK_SUBMIT_ARGS` say wins over the settings here; `master` wins over
-all. A session takes seconds to start, so callers open one only when there is work for it.
+What `spark-defaults.conf` or `PYSPARK_SUBMIT_ARGS` say wins over the settings here; `master` wins over all. A session
+takes seconds to start, so callers open one only when there is work for it.
 """
 
 from __future__ import annotations
@@ -57,26 +57,15 @@ def open_session(master: str | None = None, settings: Mapping[str, str] | None =
     `master` is a Spark master URL; by default what Spark is configured for, else every core of this machine. `settings`
     come on top of those that every session of Endive has.
     """
-    session = _connect() if _is_remote(master) else _start(master, settings or {})
+    session = _start(master, settings or {})
     try:
         yield session
     finally:
         session.stop()
 
 
-def _is_remote(master: str | None) -> bool:
-    return master is None and "SPARK_REMOTE" in os.environ
-
-
-def _connect() -> SparkSession:
-    """Return a session of the Spark Connect server that SPARK_REMOTE names."""
-    try:
-        return SparkSession.builder.getOrCreate()
-    except Exception as error:
-        raise SparkUnavailableError(f"SPARK_REMOTE = {os.environ['SPARK_REMOTE']}: {reason_of(error)}") from error
-
-
 def _start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    _refuse_connect()
     require_java()
     configured = _spark_defaults()
     chosen = master or configured.get("spark.master") or _submitted_master() or "local[*]"
@@ -87,6 +76,12 @@ def _start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     ours = _SETTINGS | (_LOCAL_SETTINGS if is_local else {}) | dict(settings)
     absent = {name: value for name, value in ours.items() if name not in configured}
     return _launch(_with_retries(chosen), absent)
+
+
+def _refuse_connect() -> None:
+    """Raise SparkUnavailableError where PySpark would be a client of Spark Connect, which has no driver of ours."""
+    if "SPARK_REMOTE" in os.environ:
+        raise SparkUnavailableError("Endive does not run on Spark Connect; unset SPARK_REMOTE, and use --master URL")
 
 
 def _use_this_python(is_local: bool) -> None:

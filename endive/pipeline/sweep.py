@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 from endive.engine import NotCompiledError, warm
 from endive.pipeline.directory import FAILURE_NAME, RunState
 from endive.pipeline.errors import SweepError
-from endive.pipeline.job import Job
-from endive.pipeline.plan import Plan, PlannedRun, to_row, to_tasks
+from endive.pipeline.job import Job, frame_of_tasks
+from endive.pipeline.plan import TASK_S, Plan, PlannedRun, to_row
 from endive.pipeline.run_task import perform_run
 from endive.pipeline.session import TASK_ATTEMPTS
 from endive.pipeline.sweep_progress import SweepProgress
+from endive.pipeline.tasks import to_tasks
 
 _RUN: Final = pa.struct(
     [
@@ -52,7 +53,7 @@ def run_sweep(spark: SparkSession, plan: Plan, runs: Sequence[PlannedRun], progr
     """
     for run in runs:
         (run.folder(plan.root) / FAILURE_NAME).unlink(missing_ok=True)
-    tasks = to_tasks(runs, spark.sparkContext.defaultParallelism)
+    tasks = to_tasks(runs, lambda run: run.cost_s, TASK_S, spark.sparkContext.defaultParallelism)
     job = Job(lambda: _perform(spark, tasks, plan.root))
     job.start()
     while job.is_alive():
@@ -75,10 +76,8 @@ def warm_engine() -> None:
 
 
 def _perform(spark: SparkSession, tasks: Sequence[Sequence[PlannedRun]], root: Path) -> int:
-    """Do tasks, each a partition of one row, in order; return how many runs workers say are done."""
-    spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(len(tasks)))
-    rows = [{"runs": [to_row(run) for run in task]} for task in tasks]
-    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema=_TASK))
+    """Do tasks in order; return how many runs workers say are done."""
+    frame = frame_of_tasks(spark, [{"runs": [to_row(run) for run in task]} for task in tasks], _TASK)
     return sum(row.done for row in frame.mapInArrow(worker(root), _OUTCOME_DDL).collect())
 
 

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
+from endive.analysis.model_bounds import RateBounds
 from endive.report.axes import Axis
 from endive.report.figure import (
     FAINT,
@@ -32,6 +33,8 @@ from endive.report.material import Material
 from endive.report.sweep import Sweep, pick_levels
 
 MOST_SERIES: Final = 8
+BOUNDS: Final = {"throughput_per_s": "bound_per_s", "success_rate": "success_bound"}
+"""The column of what the model allows at most, for metrics that have such a bound."""
 _MOST_PANELS: Final = 6
 _MOST_ROWS: Final = 3
 _LEGEND_COLUMNS: Final = 6
@@ -45,7 +48,6 @@ class Curve:
     title: str
     columns: tuple[tuple[str | None, str], ...]
     caption: str
-    shows_bound: bool = False
 
 
 CURVES: Final = (
@@ -54,8 +56,8 @@ CURVES: Final = (
         "Throughput against load",
         ((None, "throughput_per_s"),),
         "Commits answered per second of the steady window. Dotted: every submission commits. Dashed, where near: what "
-        "the round trips of typical attempts allow, which many contenders pass by some percent.",
-        shows_bound=True,
+        "the round trips of typical attempts allow, and no more than the clients of closed streams ask for. Many "
+        "contenders pass it by some percent.",
     ),
     Curve(
         "latency-throughput",
@@ -125,16 +127,33 @@ def curve_figure(sweep: Sweep, curve: Curve, material: Material) -> Figure:
     for axis, most in ((series, MOST_SERIES), (panels, _MOST_PANELS if len(curve.columns) == 1 else _MOST_ROWS)):
         if axis is not None:
             rows = rows[rows[axis.key].isin(pick_levels(axis, most))]
-    if curve.shows_bound:
-        rows = rows.assign(bound_per_s=rows["exp_hash"].map(dict(material.bounds_per_s)).astype(float))
+    rows = _with_bounds(rows, curve, material.bounds)
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     return Figure(
         name=curve.name,
         title=curve.title,
-        caption=f"{curve.caption} {interval_note(sweep)}{held}{marks_note(rows)}",
+        caption=f"{curve.caption}{_success_bound_note(rows)} {interval_note(sweep)}{held}{marks_note(rows)}",
         numbers=_numbers(sweep, curve, rows),
         draw=partial(_draw, sweep, curve, rows),
     )
+
+
+def _with_bounds(rows: pd.DataFrame, curve: Curve, bounds: Mapping[str, RateBounds]) -> pd.DataFrame:
+    """Return rows with a column for each bound of the curve's metrics that any of them has."""
+    known = [bounds.get(exp_hash) for exp_hash in rows["exp_hash"]]
+    columns = {
+        BOUNDS["throughput_per_s"]: [None if bound is None else bound.commits_per_s for bound in known],
+        BOUNDS["success_rate"]: [None if bound is None else bound.success for bound in known],
+    }
+    wanted = [BOUNDS[y] for x, y in curve.columns if x is None and y in BOUNDS]
+    made = {name: pd.Series(columns[name], index=rows.index, dtype=float) for name in wanted}
+    return rows.assign(**{name: values for name, values in made.items() if values.notna().any()})
+
+
+def _success_bound_note(rows: pd.DataFrame) -> str:
+    if BOUNDS["success_rate"] not in rows:
+        return ""
+    return " Dashed: the share that the pointers allow clients who never retry, about 1 / clients."
 
 
 def interval_note(sweep: Sweep) -> str:
@@ -160,7 +179,9 @@ def marks_note(rows: pd.DataFrame) -> str:
 def _numbers(sweep: Sweep, curve: Curve, rows: pd.DataFrame) -> pd.DataFrame:
     metrics = list(dict.fromkeys(name for column in curve.columns for name in column if name is not None))
     shown = [name + end for name in metrics for end in ("", "_low", "_high")]
-    rest = [name for name in ("success_rate", "in_flight_share", "bound_per_s") if name in rows and name not in shown]
+    rest = [
+        name for name in ("success_rate", "in_flight_share", *BOUNDS.values()) if name in rows and name not in shown
+    ]
     return rows[[*(axis.key for axis in sweep.axes), "seeds", *shown, *rest]].reset_index(drop=True)
 
 
@@ -175,7 +196,7 @@ def _draw(sweep: Sweep, curve: Curve, rows: pd.DataFrame) -> Canvas:
                 place.set_visible(False)
                 continue
             _draw_panel(place, sweep, panel, levels)
-            if curve.shows_bound:
+            if panel.x is None and panel.y in BOUNDS:
                 _draw_bounds(place, sweep, panel, levels)
             if column and (left := panels[0]) is not None and _family(left.y) == _family(panel.y):
                 place.set_ylabel("")
@@ -280,15 +301,21 @@ def _label_across(axes: Axes, metric: Metric, values: Sequence[float]) -> None:
 
 def _draw_bounds(axes: Axes, sweep: Sweep, panel: _Panel, levels: Sequence[Value]) -> None:
     """Draw throughput = load, where the axis across is a load, and each curve's bound, without moving the scales."""
+    assert sweep.x is not None
     limits = axes.get_ylim()
-    if sweep.x is not None and sweep.x.is_load:
+    if sweep.x.is_load and panel.y == "throughput_per_s":
         line = np.geomspace(max(axes.get_xlim()[0], 1e-9), axes.get_xlim()[1], 50)
         axes.plot(line, line, color=FAINT, linestyle=":", linewidth=1.2, zorder=1)
+    if BOUNDS[panel.y] not in panel.rows:
+        return
     for level, color in zip(levels, level_colors(sweep.series, levels), strict=False):
         rows = panel.rows if sweep.series is None else panel.rows[panel.rows[sweep.series.key] == level]
-        bounds = set(finite(rows["bound_per_s"]))
-        if len(bounds) == 1 and limits[0] < min(bounds) < limits[1]:
-            axes.axhline(bounds.pop(), color=color, linestyle="--", linewidth=0.9, alpha=0.8, zorder=1)
+        bounds = rows[BOUNDS[panel.y]].to_numpy(dtype=float) * METRIC_OF[panel.y].factor
+        style: dict[str, Any] = {"color": color, "linestyle": "--", "linewidth": 0.9, "alpha": 0.8, "zorder": 1}
+        if len(set(bounds)) == 1 and np.isfinite(bounds[0]):
+            axes.axhline(bounds[0], **style)
+        elif len(set(bounds)) > 1:
+            axes.plot([place_of(sweep.x, value) for value in rows[sweep.x.key]], bounds, **style)
     axes.set_ylim(limits)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from endive.analysis.model_bounds import RateBounds
 from endive.pipeline.run_summary import SummaryRow
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -81,5 +82,5 @@ class Material:
     summary: pd.DataFrame
     over_time: Mapping[str, TimeSeries]
     run_rows: RunRows
-    bounds_per_s: Mapping[str, float]
+    bounds: Mapping[str, RateBounds]
     provenance: Mapping[str, Provenance]

@@ -28,6 +28,7 @@ _TITLES: Final = {
     "high_ms": "its high end (ms)",
     "submitted_ms": "of all that began to commit (ms)",
     "bound_per_s": "bound (1/s)",
+    "success_bound": "bound of success",
     "total_usd": "$ per 1,000 commits",
     "first_attempts_usd": "first attempts ($)",
     "given_up_usd": "first attempts of what was given up ($)",
