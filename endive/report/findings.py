@@ -14,7 +14,7 @@ from endive.report.axes import Axis
 from endive.report.costs import PARTS, TOTAL, cost_frame
 from endive.report.labels import Value, number, operation_label
 from endive.report.material import Material
-from endive.report.sweep import Sweep
+from endive.report.sweep import WELL, Sweep
 from endive.saturation_analysis import AnalysisError, anova, saturation_table, warm_up_check
 
 _SUCCESS: Final = "success 0.95"
@@ -22,7 +22,6 @@ _HALF: Final = "success 0.5"
 _KNEE: Final = "knee"
 _CENSORED_SHARE: Final = 0.05
 _MOST_NAMED: Final = 3
-_WELL: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def _latency(sweep: Sweep) -> Iterator[Finding]:
     if sweep.x is None or len(sweep.x.levels) < 2:
         return
     rows = sweep.at(sweep.fixed(sweep.x), sweep.whole)
-    rows = rows[(rows["committed"] > 0) & (rows["success_rate"] >= _WELL)]
+    rows = rows[(rows["committed"] > 0) & (rows["success_rate"] >= WELL)]
     if len(rows) < 2:
         return
     ends = [rows.iloc[0], rows.iloc[-1]]

@@ -63,6 +63,13 @@ COMPONENT_TITLES: Final = {
     "restart_ms": "work done again",
 }
 
+POINT_TITLES: Final = {
+    "success 0.95": "95 % commit up to here",
+    "success 0.5": "half commit up to here",
+    "knee": "knee of throughput",
+}
+"""What people call the saturation points."""
+
 
 @dataclass(frozen=True)
 class Metric:

@@ -17,12 +17,14 @@ from endive.report.axes import Axis, select, settings_frame
 from endive.report.components import component_figures
 from endive.report.costs import cost_figures
 from endive.report.curves import curve_figures
+from endive.report.effects import effect_figures
 from endive.report.figure import Figure, render
 from endive.report.findings import Finding, find
 from endive.report.heatmaps import HEATMAP_METRICS, heatmap_figures
 from endive.report.labels import METRIC_OF
 from endive.report.material import Material
 from endive.report.over_time import time_figures
+from endive.report.saturation import saturation_figures
 from endive.report.survival import survival_figures
 from endive.report.sweep import Sweep, make_sweep
 from endive.report.tables import to_csv, to_markdown
@@ -88,6 +90,8 @@ def _those_with(sweeps: Sequence[Sweep], group_by: str) -> list[Sweep]:
 def _section(sweep: Sweep, material: Material, metrics: Sequence[str], *, is_only: bool) -> Section:
     figures = [
         *curve_figures(sweep, material),
+        *saturation_figures(sweep),
+        *effect_figures(sweep),
         *component_figures(sweep),
         *heatmap_figures(sweep, metrics),
         *time_figures(sweep, material),

@@ -14,7 +14,8 @@ from endive.report.axes import Axis, find_axes, find_axis
 from endive.report.labels import Value, number
 
 _MAX_SERIES: Final = 8
-_WELL: Final = 0.95
+WELL: Final = 0.95
+"""The share of success from which on a system is said to carry its load."""
 _DURATION: Final = "simulation.duration_ms"
 
 
@@ -155,7 +156,7 @@ def telling_levels(sweep: Sweep, most: int) -> list[Value]:
         return levels
     rows = sweep.at(sweep.fixed(axis), sweep.whole)
     success = dict(zip(rows[axis.key], rows["success_rate"], strict=True))
-    low = [place for place, level in enumerate(levels) if success.get(level, 1.0) < _WELL]
+    low = [place for place, level in enumerate(levels) if success.get(level, 1.0) < WELL]
     if not low or low[0] == 0:
         return pick_levels(axis, most)
     places = sorted({0, low[0] - 1, low[0], len(levels) - 1})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
 from endive.report.axes import Axis
-from endive.report.labels import METRIC_OF, number, operation_label
+from endive.report.labels import METRIC_OF, POINT_TITLES, number, operation_label
+from endive.saturation_analysis import INTERACTION
 
 _ENDS: Final = ("_low", "_high")
 _TITLES: Final = {
@@ -29,11 +30,39 @@ _TITLES: Final = {
     "submitted_ms": "of all that began to commit (ms)",
     "bound_per_s": "bound (1/s)",
     "success_bound": "bound of success",
+    "swept_low": "swept from (1/s)",
+    "swept_high": "swept to (1/s)",
+    "df": "degrees of freedom",
+    "f": "F",
+    "p_value": "p",
+    "eta_squared": "η²",
+    "partial_eta_squared": "partial η²",
+    "r_squared": "R²",
+    "durbin_watson": "Durbin-Watson",
+    "breusch_pagan_p": "p (Breusch-Pagan)",
     "total_usd": "$ per 1,000 commits",
     "first_attempts_usd": "first attempts ($)",
     "given_up_usd": "first attempts of what was given up ($)",
     "retries_usd": "retries ($)",
 }
+
+
+_P_VALUES: Final = ("p_value", "breusch_pagan_p")
+_LEAST_P: Final = 0.001
+
+
+def _term(names: str, axes: Sequence[Axis]) -> str:
+    labels = {axis.key: axis.label for axis in axes}
+    return INTERACTION.join(labels.get(name, name) for name in names.split(INTERACTION))
+
+
+_NAMES: Final[dict[str, Callable[[str, Sequence[Axis]], str]]] = {
+    "metric": lambda name, _: METRIC_OF[name].title,
+    "factors": _term,
+    "term": _term,
+    "point": lambda name, _: POINT_TITLES[name],
+}
+"""How values are told that name something: a metric, a term of an analysis of variance, a saturation point."""
 
 
 def to_csv(frame: pd.DataFrame) -> str:
@@ -65,6 +94,10 @@ def column_title(name: str, axes: Sequence[Axis]) -> str:
 
 def _cell(frame: pd.DataFrame, name: str, row: int, axes: Sequence[Axis]) -> str:
     value: Any = frame[name].iloc[row]
+    if name in _NAMES:
+        return _NAMES[name](value, axes)
+    if name in _P_VALUES:
+        return "< 0.001" if value < _LEAST_P else number(_float(value, 1.0))
     for axis in axes:
         if axis.key == name:
             return axis.text(None if value is None or value != value else value)  # noqa: PLR0124  (NaN)
