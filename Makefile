@@ -43,6 +43,10 @@ test: $(VENV)/.dev-ready  ## Run the tests
 test-bounds: $(VENV)/.dev-ready  ## Run the compiled engine's tests with every index checked
 	@NUMBA_BOUNDSCHECK=1 ENDIVE_ENGINE_EXAMPLES=60 $(BIN)/python -m pytest tests/test_engines.py
 
+.PHONY: soak
+soak: $(VENV)/.dev-ready  ## Kill a sweep and a summary ten times each, at moments whose seed is printed
+	@ENDIVE_KILLS=10 $(BIN)/python -m pytest -s tests/test_sweep.py tests/test_summarize.py -k killed
+
 .PHONY: lint
 lint: $(VENV)/.dev-ready  ## Check style and types
 	@$(BIN)/ruff check .

@@ -7,42 +7,31 @@ code that summarizes a run as it goes.
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (its usual name)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from endive.config_errors import ConfigError
 from endive.pipeline import metrics
-from endive.pipeline.consolidated import (
-    CONFIGURATIONS_NAME,
-    CONSOLIDATED_NAME,
-    finished_runs,
-    problems_of,
-    read_making,
-    rows_path,
-)
-from endive.pipeline.experiments import Experiment, OnProblem, UnreadableError, explained, log_problem, require_whole
+from endive.pipeline.consolidated import CONFIGURATIONS_NAME, CONSOLIDATED_NAME
+from endive.pipeline.experiments import Experiment
 from endive.pipeline.run_summary import (
     IN_FLIGHT,
     SUMMARIZED_COLUMNS,
-    SUMMARY_NAME,
     Run,
     RunSummarizer,
     Window,
     merge_run_summaries,
-    read_run_summary,
     steady_window,
 )
 from endive.pipeline.schemas import (
@@ -64,16 +53,6 @@ EXPERIMENT: Final = [key.name for key in EXPERIMENT_KEYS]
 RUN: Final = [*EXPERIMENT, "seed"]
 
 _WINDOW: Final = [name for name in WINDOWS.names if name not in EXPERIMENT]
-_FILE: Final = pa.schema(
-    [
-        *WINDOWS,
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("folder", pa.string(), nullable=False),
-        pa.field("seeds", pa.list_(pa.int64()), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-    ]
-)
-_TASKS_PER_CORE: Final = 16
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -83,25 +62,35 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
 
 
+def spark_path(path: Path) -> str:
+    """Return how Spark is told of a path that every machine sees, whatever file system is its default."""
+    return f"file://{path.resolve()}"
+
+
+def read_parquet(spark: SparkSession, path: Path, schema: pa.Schema) -> DataFrame:
+    """Return a table, whose columns are those of a schema."""
+    literal = re.sub(r"[\\*?\[\]{}]", r"\\\g<0>", spark_path(path))
+    return spark.read.schema(spark_schema(schema)).parquet(literal).select(schema.names)
+
+
 def read_consolidated(spark: SparkSession, root: Path) -> DataFrame:
     """Return `schemas.CONSOLIDATED` of a directory."""
-    rows = spark.read.schema(spark_schema(CONSOLIDATED)).parquet(str(root / CONSOLIDATED_NAME))
-    return rows.select(CONSOLIDATED.names)
+    return read_parquet(spark, root / CONSOLIDATED_NAME, CONSOLIDATED)
 
 
 def read_configurations(spark: SparkSession, root: Path) -> DataFrame:
     """Return `schemas.CONFIGURATIONS` of a directory."""
-    return spark.read.schema(spark_schema(CONFIGURATIONS)).parquet(str(root / CONFIGURATIONS_NAME))
+    return read_parquet(spark, root / CONFIGURATIONS_NAME, CONFIGURATIONS)
 
 
 def windows_frame(spark: SparkSession, experiments: Iterable[Experiment], window: Window | None = None) -> DataFrame:
     """Return `schemas.WINDOWS`: for each experiment the window given, by default its steady one."""
-    return spark.createDataFrame(
-        pa.Table.from_pylist([_window_record(experiment, window) for experiment in experiments], schema=WINDOWS)
-    )
+    records = [window_record(experiment, window) for experiment in experiments]
+    return spark.createDataFrame(pa.Table.from_pylist(records, schema=WINDOWS))
 
 
-def _window_record(experiment: Experiment, window: Window | None) -> dict[str, Any]:
+def window_record(experiment: Experiment, window: Window | None) -> dict[str, Any]:
+    """Return a row of `schemas.WINDOWS`."""
     chosen = window or steady_window(experiment.settings)
     return {
         "exp_name": experiment.name,
@@ -140,10 +129,11 @@ def _by_run(rows: pa.Table) -> Iterator[tuple[Run, pa.Table]]:
     for start, end in pairwise([0, *changes.tolist(), rows.num_rows]):
         if start < end:
             stretch = rows.slice(start, end - start)
-            yield _run_of(stretch.slice(0, 1).select([*RUN, *_WINDOW]).to_pylist()[0]), stretch
+            yield run_of(stretch.slice(0, 1).select([*RUN, *_WINDOW]).to_pylist()[0]), stretch
 
 
-def _run_of(record: dict[str, Any]) -> Run:
+def run_of(record: dict[str, Any]) -> Run:
+    """Return the run of a record with its keys and its window."""
     exp_name, exp_hash, seed, duration_ms, start_ms, end_ms = (record[name] for name in (*RUN, *_WINDOW))
     return Run(exp_name, exp_hash, seed, duration_ms, Window(start_ms, end_ms))
 
@@ -161,8 +151,16 @@ def summarize_in_flight(summaries: DataFrame, windows: DataFrame) -> DataFrame:
 def _summarize_in_flight_batches(batches: Batches) -> Batches:
     for batch in batches:
         for record in batch.to_pylist():
-            times = {record["operation_type"]: InFlightTimes(*(array("d", record[name]) for name in IN_FLIGHT))}
-            yield from RunSummarizer(*_run_of(record)).finish(times).to_batches()
+            yield from RunSummarizer(*run_of(record)).finish(in_flight_times([record])).to_batches()
+
+
+def in_flight_times(records: Iterable[Mapping[str, Any]]) -> dict[str, InFlightTimes]:
+    """Return what rows of a run's summary list of the transactions that never finished, by operation type."""
+    return {
+        record["operation_type"]: InFlightTimes(*(array("d", record[name]) for name in IN_FLIGHT))
+        for record in records
+        if record["operation_type"] != ALL
+    }
 
 
 def merge_parts(parts: DataFrame) -> DataFrame:
@@ -212,84 +210,3 @@ def _differences(rows: pa.Table) -> pa.Table:
     is_baseline = rows.column("is_baseline")
     sides = [rows.filter(mask).select(RUN_METRICS.names) for mask in (is_baseline, pc.invert(is_baseline))]
     return metrics.paired_differences(sides[0], sides[1])
-
-
-def run_summaries(
-    spark: SparkSession,
-    root: Path,
-    experiments: Sequence[Experiment],
-    window: Window | None = None,
-    on_problem: OnProblem = log_problem,
-) -> DataFrame:
-    """Return `schemas.RUN_SUMMARY` of consolidated experiments, for a window or for the steady one of each.
-
-    A task reads the file of an experiment itself, only the columns that count: several times as fast as
-    `summarize_rows`, which takes any rows. Runs whose rows or summary cannot be read are left out and named. Raise
-    ConfigError where an experiment's consolidated rows are not those of its finished runs.
-    """
-    records = [record for each in experiments for record in _file_record(root, each, window, on_problem)]
-    records.sort(key=itemgetter("size_bytes"), reverse=True)
-    partitions = max(1, min(len(records), spark.sparkContext.defaultParallelism * _TASKS_PER_CORE))
-    dealt = [record for place in range(partitions) for record in records[place::partitions]]
-    spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(partitions))
-    frame = spark.createDataFrame(pa.Table.from_pylist(dealt, schema=_FILE))
-    return frame.mapInArrow(_summarize_files, spark_schema(RUN_SUMMARY))
-
-
-def _file_record(
-    root: Path, experiment: Experiment, window: Window | None, on_problem: OnProblem
-) -> Iterator[dict[str, Any]]:
-    path = rows_path(root, experiment.name, experiment.hash)
-    making = read_making(path)
-    if making is None or making.runs != finished_runs(experiment.folder, experiment.seeds):
-        raise ConfigError(
-            [f"{path}: is not there, or of other runs than {experiment.folder}; run: endive consolidate {root}"]
-        )
-    for problem in problems_of(experiment, making):
-        on_problem(problem)
-    seeds = []
-    for seed in sorted({*experiment.seeds} - making.unreadable.keys()):
-        try:
-            require_whole(experiment.summary(seed))
-            seeds.append(seed)
-        except UnreadableError as error:
-            on_problem(f"{error}; seed {seed} of {experiment.folder.name} is left out")
-    yield {
-        **_window_record(experiment, window),
-        "path": str(path.resolve()),
-        "folder": str(experiment.folder.resolve()),
-        "seeds": seeds,
-        "size_bytes": path.stat().st_size,
-    }
-
-
-def _summarize_files(batches: Batches) -> Batches:
-    pa.set_cpu_count(1)
-    for batch in batches:
-        for record in batch.to_pylist():
-            summarizers = {seed: RunSummarizer(*_run_of(record | {"seed": seed})) for seed in record["seeds"]}
-            _add_file(Path(record["path"]), summarizers)
-            for seed, summarizer in summarizers.items():
-                path = Path(record["folder"]) / str(seed) / SUMMARY_NAME
-                yield from summarizer.finish(_in_flight_times(path)).to_batches()
-
-
-def _add_file(path: Path, summarizers: dict[int, RunSummarizer]) -> None:
-    """Add the rows of a consolidated file, whose row groups are of one run each, to the summaries of its seeds."""
-    columns = ["seed", *SUMMARIZED_COLUMNS]
-    with explained(path), pq.ParquetFile(path, read_dictionary=["operation_type", "abort_reason"]) as file:
-        for group in range(file.num_row_groups):
-            rows = file.read_row_group(group, columns=columns, use_threads=False)
-            seed = rows.column("seed")[0].as_py()
-            if seed in summarizers:
-                summarizers[seed].add_rows(rows)
-
-
-def _in_flight_times(path: Path) -> dict[str, InFlightTimes]:
-    """Return what a run's summary lists of the transactions that never finished."""
-    with explained(path):
-        records = read_run_summary(path, ["operation_type", *IN_FLIGHT]).to_pylist()
-    times = {
-        record["operation_type"]: InFlightTimes(*(array("d", record[name]) for name in IN_FLIGHT)) for record in records
-    }
-    return {operation: each for operation, each in times.items() if operation != ALL}

@@ -31,7 +31,7 @@ from endive.pipeline.run_summary import (
     from_table,
     read_run_summary,
 )
-from endive.pipeline.schemas import CONFIGURATIONS, RUN_METRICS, RUN_SUMMARY
+from endive.pipeline.schemas import CONFIGURATIONS, RUN_KEYS, RUN_METRICS, RUN_SUMMARY
 from endive.settings import Settings
 
 OnProblem = Callable[[str], None]
@@ -126,19 +126,19 @@ def read_summaries(
     for seed in experiment.seeds:
         try:
             require_whole(experiment.results(seed))
-            tables.append(_own_summary(experiment, seed, columns))
+            keys = (experiment.name, experiment.hash, seed)
+            tables.append(read_own_summary(experiment.summary(seed), keys, columns))
         except UnreadableError as error:
             on_problem(f"{error}; seed {seed} of {experiment.folder.name} is left out")
     return pa.concat_tables(tables)
 
 
-def _own_summary(experiment: Experiment, seed: int, columns: Sequence[str]) -> pa.Table:
-    path = experiment.summary(seed)
+def read_own_summary(path: Path, keys: tuple[str, str, int], columns: Sequence[str]) -> pa.Table:
+    """Return columns, the keys among them, of a run's summary; raise UnreadableError if it is not that run's."""
     with explained(path):
         table = read_run_summary(path, columns)
-    keys = {(experiment.name, experiment.hash, seed)}
-    found = set(zip(*(table.column(name).to_pylist() for name in ("exp_name", "exp_hash", "seed")), strict=True))
-    if found != keys:
+    found = set(zip(*(table.column(key.name).to_pylist() for key in RUN_KEYS), strict=True))
+    if found != {keys}:
         raise UnreadableError(path, "is not the summary of the run that it lies with")
     return table
 

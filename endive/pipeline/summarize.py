@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from endive.config_errors import ConfigError
 from endive.files import UnwritableOutputError
 from endive.pipeline import aggregate
 from endive.pipeline.consolidate import OpenSession
+from endive.pipeline.consolidated_runs import File, RunKeys, consolidated_files, explain_missing, run_summaries
 from endive.pipeline.errors import SummarizationError
 from endive.pipeline.experiments import Experiment, OnProblem, find_experiments
 from endive.pipeline.job import Job
@@ -61,19 +63,46 @@ def summarize(
     experiments = find_experiments(root, on_problem)
     _check_window(experiments, window)
     pairs = _pairs(experiments, baseline)
-    if output.exists() and not output.is_dir():
-        raise UnwritableOutputError(f"{output}: is not a directory")
-    output.mkdir(parents=True, exist_ok=True)
-    with open_session() as spark:
-        rows = aggregate.run_summaries(spark, root, experiments, window, on_problem)
-        job = Job(lambda: _write_tables(spark, rows, pairs, output))
-        job.start()
-        while job.is_alive():
-            job.join(_LOOK_PERIOD_S)
-            if line is not None and line.is_due():
-                line.show(_tasks_text(spark))
-        runs = job.require_done(SummarizationError)
-    return Summarization(len(experiments), runs)
+    files = consolidated_files(root, experiments, on_problem, window)
+    with _unfinished_folder(output) as unfinished:
+        with open_session() as spark:
+            job = Job(lambda: _write_tables(spark, files, pairs, unfinished))
+            job.start()
+            while job.is_alive():
+                job.join(_LOOK_PERIOD_S)
+                if line is not None and line.is_due():
+                    line.show(_progress_text(spark, unfinished))
+            found = job.require_done(SummarizationError)
+        explain_missing(files, found, on_problem)
+        _give_names(unfinished, output)
+    return Summarization(len(experiments), len(found))
+
+
+@contextlib.contextmanager
+def _unfinished_folder(output: Path) -> Iterator[Path]:
+    """Give an empty folder in the output folder that goes away with the block; what a killed call left goes too."""
+    unfinished = output / ".unfinished"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+    except OSError as error:
+        raise UnwritableOutputError(f"{output}: cannot be written: {error.strerror}") from error
+    try:
+        yield unfinished
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _give_names(unfinished: Path, output: Path) -> None:
+    """Put the tables in place of those of an earlier call: all of these go before the first of those comes."""
+    earlier = unfinished / "earlier"
+    earlier.mkdir()
+    for name in TABLES:
+        path = output / f"{name}.parquet"
+        if path.exists():
+            path.replace(earlier / path.name)
+    for path in unfinished.glob("*.parquet"):
+        path.replace(output / path.name)
 
 
 def _check_window(experiments: Sequence[Experiment], window: Window | None) -> None:
@@ -101,35 +130,27 @@ def _pairs(experiments: Sequence[Experiment], baseline: str | None) -> pa.Table 
     return pa.Table.from_pylist(records, schema=PAIRS)
 
 
-def _write_tables(spark: SparkSession, rows: DataFrame, pairs: pa.Table | None, output: Path) -> int:
-    """Write each table from the one before it; return how many runs there are."""
+def _write_tables(spark: SparkSession, files: Sequence[File], pairs: pa.Table | None, folder: Path) -> set[RunKeys]:
+    """Write each table from the one before it; return which runs are in them."""
 
     def write(name: str, frame: DataFrame) -> DataFrame:
-        path = output / f"{name}.parquet"
-        _write_whole(frame, path)
-        return spark.read.schema(aggregate.spark_schema(TABLES[name])).parquet(str(path.resolve()))
+        path = folder / f"{name}.parquet"
+        frame.write.option("compression", "zstd").parquet(aggregate.spark_path(path))
+        return aggregate.read_parquet(spark, path, TABLES[name])
 
-    summaries = write("run_summaries", rows)
+    summaries = write("run_summaries", run_summaries(spark, files))
     runs = write("run_metrics", aggregate.run_metrics(summaries))
     write("summary", aggregate.summarize_experiments(runs))
     write("commit_rates", aggregate.commit_rates(summaries))
-    shutil.rmtree(output / "differences.parquet", ignore_errors=True)
     if pairs is not None:
         write("differences", aggregate.paired_differences(runs, spark.createDataFrame(pairs)))
-    return summaries.select(aggregate.RUN).distinct().count()
+    return {(row.exp_name, row.exp_hash, row.seed) for row in summaries.select(aggregate.RUN).distinct().collect()}
 
 
-def _write_whole(frame: DataFrame, path: Path) -> None:
-    """Write a table in as many files as Spark has parts, in a folder that has its name when it is whole."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    frame.write.mode("overwrite").option("compression", "zstd").parquet(str(unfinished.resolve()))
-    shutil.rmtree(path, ignore_errors=True)
-    unfinished.replace(path)
-
-
-def _tasks_text(spark: SparkSession) -> str:
-    """Return how far the stages under way are."""
+def _progress_text(spark: SparkSession, folder: Path) -> str:
+    """Return how many tables are written, and how far the next one is."""
     tracker = spark.sparkContext.statusTracker()
     stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
     done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
-    return f"{done:,} of {total:,} tasks of this step" if total else "between steps"
+    tables = len(list(folder.glob("*.parquet/_SUCCESS")))
+    return f"{tables} tables written" + (f", {done:,} of {total:,} tasks of the next done" if total else "")
