@@ -85,21 +85,25 @@ def spend_batches(
 
 @inlined
 def _spend_lognormal_batches(run: Any, slot: Any, rng: Any, latency: Any, component: int, count: int) -> None:
-    """Do the same for the family that nearly all are of, with everything at hand in registers."""
+    """Do the same for the family that nearly all are of, with everything at hand in registers.
+
+    The slowest of a batch is that of the largest exponent, so there is one exponential for each batch.
+    """
     center, spread, floor, parallel = latency.center, latency.spread, latency.floor, run.max_parallel
     a, b, c, counter, has_kept, kept = rng.a, rng.b, rng.c, rng.counter, rng.has_gauss, rng.gauss
     now, total = slot.now, slot.times[component]
     while count > 0:
         in_batch = min(parallel, count)
-        longest = floor
+        largest = -math.inf
         for _ in range(in_batch):
             drawn = kept
             if not has_kept:
                 drawn, kept, a, b, c, counter = polar_pair(a, b, c, counter)
             has_kept = not has_kept
-            taken = math.exp(center + spread * drawn)
-            if taken > longest:  # noqa: PLR1730  (max costs more: it looks for NaN)
-                longest = taken
+            exponent = center + spread * drawn
+            if exponent > largest:  # noqa: PLR1730  (max costs more: it looks for NaN)
+                largest = exponent
+        longest = max(floor, math.exp(largest))
         now += longest
         total += longest
         count -= in_batch
