@@ -17,14 +17,17 @@ from endive.report.labels import FRIENDLY_KEYS, LOAD_LABEL, Value, key_label, nu
 _LABEL: Final = "experiment.label"
 _NOT_AXES: Final = {"simulation.seed", "simulation.output_path", _LABEL}
 _LOAD: Final = re.compile(r"(.*\.)?inter_arrival\.(scale|value|mean)")
+_UNIT: Final = re.compile(r" \((\w+)\)$")
 _SHOWN_CHOICES: Final = 12
+_NOT_SET: Final = "not set"
 
 
 @dataclass(frozen=True, eq=False)
 class Axis:
     """A setting that varies. `values` has one for each experiment, by hash; `levels` are the distinct ones, rising.
 
-    Of an axis of load the values are submissions per second, not the setting's milliseconds.
+    Of an axis of load the values are submissions per second, not the setting's milliseconds. A word stands for a
+    setting that an experiment has not.
     """
 
     key: str
@@ -52,14 +55,16 @@ class Axis:
         return number(value) if self.is_load and isinstance(value, float) else value_label(self.key, value)
 
     def phrase(self, value: Value) -> str:
-        """Return a value together with what it is of: "5 tables", "catalog latency 10 ms", "S3 Express"."""
+        """Return a value with what it is of: "5 tables", "catalog latency 10 ms", "backoff on", "S3 Express"."""
         text = self.text(value)
         if self.is_load:
             return f"{text}/s"
-        if isinstance(value, str):
+        if isinstance(value, str) and value != _NOT_SET and self.key.endswith(".provider"):
             return text
-        if match := re.fullmatch(r"(.*) \((\w+)\)", self.label):
-            return f"{match[1]} {text} {match[2]}"
+        if isinstance(value, float) and (match := _UNIT.search(self.label)):
+            return f"{self.label[: match.start()]} {text} {match[1]}"
+        if isinstance(value, str):
+            return f"{_UNIT.sub('', self.label)} {text}"
         if self.label in ("tables", "clients", "table groups"):
             return f"{text} {self.label if value != 1.0 else self.label[:-1]}"
         return f"{self.label} {text}"
@@ -141,20 +146,22 @@ def _axis(settings: pd.DataFrame, keys: Sequence[str]) -> Axis:
     column = settings[key]
     is_load = _LOAD.fullmatch(key) is not None and all(isinstance(value, float) and value > 0 for value in column)
     values: dict[str, Value] = {
-        str(exp_hash): float(f"{1000.0 / value:.6g}") if is_load else value for exp_hash, value in column.items()
+        str(exp_hash): float(f"{1000.0 / value:.6g}") if is_load else _NOT_SET if value is None else value
+        for exp_hash, value in column.items()
     }
     stream = f" by {key.split('.')[1]}" if is_load and key.startswith("streams.") else ""
     return Axis(
         key=key,
         label=f"{LOAD_LABEL}{stream}" if is_load else key_label(key),
         values=values,
-        levels=tuple(sorted(set(values.values()), key=_level_order)),
+        levels=tuple(sorted(set(values.values()), key=level_order)),
         is_load=is_load,
         moves_with=tuple(keys[1:]),
     )
 
 
-def _level_order(value: Value) -> tuple[int, float, str]:
+def level_order(value: Value) -> tuple[int, float, str]:
+    """Return what levels sort by: nothing, then numbers, then words."""
     if value is None:
         return 0, 0.0, ""
     return (1, value, "") if isinstance(value, float) else (2, 0.0, value)
@@ -177,7 +184,7 @@ def select(frames: Mapping[str, pd.DataFrame], where: Sequence[tuple[str, str]])
             if key in frame.columns and value in frame[key].tolist()
         }
         if not found:
-            levels = sorted({entry for entries in there for entry in entries}, key=_level_order)
+            levels = sorted({entry for entries in there for entry in entries}, key=level_order)
             shown = ", ".join("none" if entry is None else to_toml(entry) for entry in levels[:_SHOWN_CHOICES])
             more = f" and {len(levels) - _SHOWN_CHOICES} more" if len(levels) > _SHOWN_CHOICES else ""
             raise ConfigError([f"--where {key}={wanted}: matches no experiment; there is {shown}{more}"])

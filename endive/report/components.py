@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 
 from endive.pipeline.schemas import COMPONENTS
 from endive.report.axes import Axis
-from endive.report.curves import draw_curve, interval_note, marks_note
-from endive.report.figure import MARKERS, OKABE_ITO, Figure, finite, new_canvas, set_level_ticks, set_log_ticks
+from endive.report.curves import censoring_note, draw_curve, interval_note, marks_note
+from endive.report.figure import MARKERS, OKABE_ITO, PERCENT, Figure, finite, new_canvas, set_level_ticks, set_log_ticks
 from endive.report.labels import COMPONENT_TITLES, METRIC_OF, Value, number, operation_label
 from endive.report.sweep import Sweep, pick_levels, reference_level, spread
 
@@ -35,7 +35,7 @@ def component_figures(sweep: Sweep) -> Iterator[Figure]:
         yield Figure(
             name="breakdown",
             title="Where commit time goes",
-            caption=_breakdown_caption(sweep),
+            caption=_breakdown_caption(sweep, pd.concat([rows for _, rows in panels])),
             numbers=_breakdown_numbers(sweep, panels),
             draw=partial(_draw_breakdown, sweep.x, panels),
         )
@@ -47,13 +47,14 @@ def _mean(component: str) -> str:
     return f"{component.removesuffix('_ms')}_mean_ms"
 
 
-def _breakdown_caption(sweep: Sweep) -> str:
+def _breakdown_caption(sweep: Sweep, rows: pd.DataFrame) -> str:
     series = sweep.series
     fixed = sweep.fixed(sweep.x, series)
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
+    intervals = sweep.interval_note("Means over seeds; their intervals are in the table.")
     return (
         "Mean time of a committed transaction's commit by what it was spent on, in seconds and as shares. "
-        f"Means over seeds; their intervals are in the table.{held} Over the bars: committed of finished."
+        f"{intervals}{held} Over the bars: committed of finished.{censoring_note(rows)}"
     )
 
 
@@ -193,7 +194,7 @@ def _finish(axes: Axes, sweep: Sweep, name: str, rows: pd.DataFrame, *, is_last:
     axes.set_ylabel(metric.label.replace("commit latency, ", "latency, "))
     set_level_ticks(axes, sweep.x)
     if metric.unit == "%":
-        axes.set_ylim(0.0, 103.0)
+        axes.set_ylim(*PERCENT)
     elif values:
         set_log_ticks(axes, "y", min(values), max(values))
     if not is_last:

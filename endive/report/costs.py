@@ -46,7 +46,7 @@ def cost_figures(sweep: Sweep) -> Iterator[Figure]:
     if costs.empty:
         return
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
-    intervals = "Their 95 % intervals over seeds are in the table." if sweep.seeds > 1 else "One seed: no intervals."
+    intervals = sweep.interval_note("Their 95 % intervals over seeds are in the table.")
     without = " No bar: no commit." if costs[TOTAL].isna().any() else ""
     yield Figure(
         name="request-cost",

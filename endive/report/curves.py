@@ -20,6 +20,7 @@ from endive.report.figure import (
     FAINT,
     HOLLOW_NOTE,
     MARKERS,
+    PERCENT,
     Figure,
     finite,
     level_colors,
@@ -37,6 +38,7 @@ BOUNDS: Final = {"throughput_per_s": "bound_per_s", "success_rate": "success_bou
 """The column of what the model allows at most, for metrics that have such a bound."""
 _MOST_PANELS: Final = 6
 _MOST_ROWS: Final = 3
+_HALF_STEP: Final = 0.3
 _LEGEND_COLUMNS: Final = 6
 
 
@@ -158,21 +160,25 @@ def _success_bound_note(rows: pd.DataFrame) -> str:
 
 def interval_note(sweep: Sweep) -> str:
     """Return what the bands are, or why there are none."""
-    if sweep.seeds < 2:
-        return "One seed: no intervals."
-    return f"Bands and bars: 95 % confidence intervals of the mean over {sweep.seeds} seeds."
+    return sweep.interval_note(f"Bands and bars: 95 % confidence intervals of the mean over {sweep.seeds_phrase}.")
 
 
 def marks_note(rows: pd.DataFrame) -> str:
     """Return what marks in a figure of these rows mean, and how much of them is censored."""
-    note = f" {HOLLOW_NOTE}" if (rows["success_rate"] < 0.5).any() else ""
+    hollow = f" {HOLLOW_NOTE}" if (rows["success_rate"] < 0.5).any() else ""
+    return hollow + censoring_note(rows)
+
+
+def censoring_note(rows: pd.DataFrame) -> str:
+    """Return how much of these rows no figure can show: what was in flight at the end, and what never committed."""
+    note = ""
     share = rows["in_flight_share"].max()
     if share > 0.01:
         note += f" Up to {number(100.0 * share, 2)} % of the submitted were still in flight at the end, and count in "
         note += "neither latency nor success."
     without = int((rows["committed"] == 0).sum())
     if without:
-        note += f" {without} experiment{'s' if without > 1 else ''} without a commit: no latency to show."
+        note += f" {without} point{'s' if without > 1 else ''} without a commit: no latency to show."
     return note
 
 
@@ -262,18 +268,21 @@ def _draw_panel(axes: Axes, sweep: Sweep, panel: _Panel, levels: Sequence[Value]
 def draw_curve(
     axes: Axes, along: Axis, x: str | None, y: Metric, rows: pd.DataFrame, *, color: Any, marker: str
 ) -> None:
-    """Draw one curve, its intervals, and hollow points where success is below a half."""
+    """Draw one curve and its intervals, points only where its axis has words; hollow where success is below a half."""
     up, low, high = (rows[y.name + end].to_numpy(dtype=float) * y.factor for end in ("", "_low", "_high"))
+    bars: dict[str, Any] = {"color": color, "alpha": 0.55, "linewidth": 1.0}
     if x is None:
         across = np.array([place_of(along, value) for value in rows[along.key]])
-        axes.fill_between(across, np.maximum(low, 0.0), high, color=color, alpha=0.2, linewidth=0)
     else:
         factor = METRIC_OF[x].factor
         across, left, right = (rows[x + end].to_numpy(dtype=float) * factor for end in ("", "_low", "_high"))
-        bars = {"color": color, "alpha": 0.55, "linewidth": 1.0}
         axes.hlines(up, np.maximum(left, 0.0), right, **bars)
+    if x is None and along.is_number:
+        axes.fill_between(across, np.maximum(low, 0.0), high, color=color, alpha=0.2, linewidth=0)
+    else:
         axes.vlines(across, np.maximum(low, 0.0), high, **bars)
-    axes.plot(across, up, color=color)
+    if along.is_number:
+        axes.plot(across, up, color=color)
     is_hollow = rows["success_rate"].to_numpy(dtype=float) < 0.5
     for chosen, face in ((~is_hollow, color), (is_hollow, "white")):
         axes.plot(across[chosen], up[chosen], marker, color=color, markerfacecolor=face, zorder=3)
@@ -285,7 +294,7 @@ def _label_up(axes: Axes, metric: Metric, values: Sequence[float], *, is_family:
     if metric.is_log and positive and max(positive) > 5 * min(positive):
         set_log_ticks(axes, "y", min(positive), max(positive))
     elif metric.unit == "%" and positive and max(positive) > 50.0:
-        axes.set_ylim(0.0, 103.0)
+        axes.set_ylim(*PERCENT)
     else:
         axes.set_ylim(0.0, 1.06 * max([*positive, 1e-9]))
 
@@ -315,7 +324,11 @@ def _draw_bounds(axes: Axes, sweep: Sweep, panel: _Panel, levels: Sequence[Value
         if len(set(bounds)) == 1 and np.isfinite(bounds[0]):
             axes.axhline(bounds[0], **style)
         elif len(set(bounds)) > 1:
-            axes.plot([place_of(sweep.x, value) for value in rows[sweep.x.key]], bounds, **style)
+            places = np.array([place_of(sweep.x, value) for value in rows[sweep.x.key]])
+            if sweep.x.is_number:
+                axes.plot(places, bounds, **style)
+            else:
+                axes.hlines(bounds, places - _HALF_STEP, places + _HALF_STEP, **style)
     axes.set_ylim(limits)
 
 

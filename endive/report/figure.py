@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from textwrap import fill
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -29,7 +29,15 @@ OKABE_ITO: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK: Final = "#222222"
 FAINT: Final = "#8a8a8a"
+_MOST_TICKS: Final = 7
+_FEWEST_TICKS: Final = 3
+_LABEL_LETTERS: Final = 28
+_TICK_ROOM: Final = 0.14
+"""The share of an axis that a tick's label takes."""
 HOLLOW_NOTE: Final = "Hollow points: fewer than half of the finished transactions committed."
+
+PERCENT: Final = (-2.0, 103.0)
+"""The limits of a scale of shares, with room for marks at its ends."""
 
 STYLE: Final[Any] = {
     "font.family": "DejaVu Sans",
@@ -115,23 +123,30 @@ def set_log_ticks(axes: Axes, which: str, low: float, high: float, pad: float | 
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers from low to high: 1, 2 and 5 of each decade, or fewer where there are many decades."""
+    """Return round numbers from low to high: 1, 2 and 5 of each decade, or fewer or more of many or few decades."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
-        if len(ticks) <= 7:
-            break
-    return ticks if len(ticks) > 1 else [low, high]
+
+    def ticks(*steps: float) -> list[float]:
+        return [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+
+    found = next((few for few in (ticks(1, 2, 5), ticks(1, 3)) if len(few) <= _MOST_TICKS), ticks(1))
+    if len(found) < _FEWEST_TICKS:
+        found = ticks(1, 1.5, 2, 3, 4, 5, 7)
+    return found if len(found) > 1 else [low, high]
 
 
 def set_level_ticks(axes: Axes, axis: Axis) -> None:
-    """Give the x axis of a curve a tick for the levels of a swept axis, as many as fit."""
+    """Give the x axis of a curve a tick for each level of a swept axis, or round ones where those have no room."""
     levels = [level for level in axis.levels if isinstance(level, float)]
-    axes.set_xlabel(axis.label)
+    axes.set_xlabel(fill(axis.label, _LABEL_LETTERS))
+    if not axis.is_number:
+        axes.set_xticks(range(len(axis.levels)), [axis.text(level) for level in axis.levels])
+        return
     if axis.is_log:
         set_log_ticks(axes, "x", levels[0], levels[-1])
-    elif not axis.is_number:
-        axes.set_xticks(range(len(axis.levels)), [axis.text(level) for level in axis.levels])
+    gaps = np.diff(np.log(levels) if axis.is_log else levels)
+    if gaps.min() >= _TICK_ROOM * gaps.sum():
+        axes.set_xticks(levels, [axis.text(level) for level in levels])
 
 
 def place_of(axis: Axis, value: Value) -> float:
@@ -142,8 +157,3 @@ def place_of(axis: Axis, value: Value) -> float:
 def finite(values: pd.Series) -> list[float]:
     """Return the values that are numbers."""
     return [float(value) for value in values if value is not None and math.isfinite(value)]
-
-
-def spans(edges: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the intervals between edges."""
-    return list(pairwise(edges))

@@ -224,11 +224,10 @@ def _bare(sweep: Sweep) -> Iterator[Finding]:
 def _warnings(sweep: Sweep, material: Material) -> Iterator[Finding]:
     rows = sweep.whole
     if sweep.seeds < 2:
-        most = int(rows["seeds"].max())
-        few = "every experiment has one seed" if most == 1 else "some experiments have one seed only"
-        yield _warning(f"{few}: where there is one, nothing here has an interval, and small differences may be chance")
-    elif rows["seeds"].nunique() > 1:
-        yield _warning(f"experiments have from {sweep.seeds} to {int(rows['seeds'].max())} seeds; some are missing")
+        few = "every experiment has" if sweep.most_seeds == 1 else "some experiments have only"
+        yield _warning(f"{few} one seed: no interval over seeds there, and small differences may be chance")
+    elif sweep.most_seeds > sweep.seeds:
+        yield _warning(f"experiments have from {sweep.seeds_phrase}; some are missing")
     without = rows[rows["committed"] == 0]
     if len(without):
         yield _warning(f"{_experiments(len(without))} without a single commit ({_some(sweep, without)}): no latency")

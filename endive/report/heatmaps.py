@@ -18,13 +18,13 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Patch, Rectangle
 
 from endive.report.axes import Axis
-from endive.report.curves import interval_note
+from endive.report.curves import censoring_note
 from endive.report.figure import FAINT, INK, Figure, finite, new_canvas, set_log_ticks
 from endive.report.labels import METRIC_OF, Metric, Value, number
 from endive.report.sweep import Sweep, pick_levels
 
 HEATMAP_METRICS: Final = ("success_rate", "throughput_per_s", "commit_latency_p99_ms")
-_MOST_FIGURES: Final = 3
+_MOST_FIGURES: Final = 6
 _MOST_LEVELS: Final = 12
 _SIDE_BY_SIDE: Final = 5
 _HATCH: Final = "////"
@@ -48,11 +48,11 @@ def heatmap_figure(sweep: Sweep, x: Axis, y: Axis, metrics: Sequence[str]) -> Fi
     shown = [metric for metric in metrics if rows[metric].notna().any()]
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     hatched = " Hatched: fewer than half of the finished transactions committed." if _is_low(rows).any() else ""
-    intervals = "The intervals are in the table." if sweep.seeds > 1 else interval_note(sweep)
+    intervals = sweep.interval_note("The intervals are in the table.")
     return Figure(
         name=f"heatmap-{_slug(x)}-{_slug(y)}",
         title=f"{_capital(x.label)} and {y.label}",
-        caption=f"Means over seeds, a cell for each pair of levels. {intervals}{held}{hatched}",
+        caption=f"Means over seeds, a cell for each pair of levels. {intervals}{held}{hatched}{censoring_note(rows)}",
         numbers=_numbers(sweep, rows, shown),
         draw=partial(_draw, x, y, levels[0], levels[1], rows, [METRIC_OF[metric] for metric in shown]),
     )

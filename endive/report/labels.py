@@ -146,8 +146,6 @@ def operation_label(operation: str) -> str:
 
 def value_label(key: str, value: Value) -> str:
     """Return a value as a person reads it."""
-    if value is None:
-        return "not set"
     if isinstance(value, str):
         if key.endswith(".provider"):
             profiles = load_provider_profiles("2025-12")

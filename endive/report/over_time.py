@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -43,7 +43,7 @@ def time_figures(sweep: Sweep, material: Material) -> Iterator[Figure]:
     if not lines:
         return
     window = "Shaded: warm-up and cool-down, outside the steady window."
-    band = "Bands: 95 % intervals over seeds." if sweep.seeds > 1 else "One seed: no intervals."
+    band = sweep.interval_note("Bands: 95 % intervals over seeds.")
     fixed = sweep.fixed(sweep.x, sweep.series)
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     for name, title, caption, values in (
@@ -115,10 +115,7 @@ def _draw(sweep: Sweep, lines: Sequence[_Line], unit: str, values: Callable[[Tim
         for line in own:
             _draw_line(axes, line.series, values(line.series), colors[line.level])
         if values is _committed:
-            series = own[0].series
-            axes.plot(
-                series.middles_s / 60.0, series.submitted.mean(axis=0) / series.bin_s, ":", color=FAINT, linewidth=1.0
-            )
+            _draw_submissions(axes, own, colors)
         _finish(axes, own[0].series, "" if sweep.x is None else sweep.x.phrase(panel))
     for row in grid:
         row[0].set_ylabel(unit)
@@ -133,6 +130,15 @@ def _draw_line(axes: Axes, series: TimeSeries, table: Floats, color: Any) -> Non
     minutes = series.middles_s / 60.0
     axes.fill_between(minutes, np.maximum(low, 0.0), high, color=color, alpha=0.2, linewidth=0)
     axes.plot(minutes, mean, color=color, linewidth=1.2)
+
+
+def _draw_submissions(axes: Axes, lines: Sequence[_Line], colors: Mapping[Value, Any]) -> None:
+    """Draw what was submitted: once, where it is the same for every line, else for each in its color."""
+    shared = all(np.array_equal(line.series.submitted, lines[0].series.submitted) for line in lines)
+    for line in lines[:1] if shared else lines:
+        rate = line.series.submitted.mean(axis=0) / line.series.bin_s
+        color = FAINT if shared else colors[line.level]
+        axes.plot(line.series.middles_s / 60.0, rate, ":", color=color, linewidth=1.0)
 
 
 def _finish(axes: Axes, series: TimeSeries, title: str) -> None:

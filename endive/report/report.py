@@ -148,14 +148,12 @@ def write_findings(folder: Path, sections: Sequence[Section], where: Sequence[tu
 def describe(sweep: Sweep) -> str:
     """Return what was swept, in a sentence or two."""
     experiments = len(sweep.whole)
-    seeds = sorted(set(sweep.whole["seeds"]))
-    each = f"{seeds[0]} seed{'s' if seeds[0] != 1 else ''}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     start_min, end_min = (edge / 60_000.0 for edge in sweep.window_ms)
     minutes = float(sweep.whole["duration_ms"].iloc[0]) / 60_000.0
     swept = "; ".join(f"{axis.label}: {_levels(axis)}" for axis in sweep.axes)
     return (
-        f"{experiments:,} experiment{'s' if experiments != 1 else ''} of {each}, {minutes:.4g} simulated minutes each, "
-        f"measured from minute {start_min:.4g} to {end_min:.4g}. "
+        f"{experiments:,} experiment{'s' if experiments != 1 else ''} of {sweep.seeds_phrase}, "
+        f"{minutes:.4g} simulated minutes each, measured from minute {start_min:.4g} to {end_min:.4g}. "
         + (f"Swept: {swept}." if swept else "Nothing varies.")
     )
 

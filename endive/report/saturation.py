@@ -38,7 +38,7 @@ def saturation_figures(sweep: Sweep) -> Iterator[Figure]:
         return
     held = f" Held at: {sweep.phrase(fixed)}; the table has every combination." if fixed else ""
     ends = " Hollow arrows: the load lies outside of what was swept." if shown["censored"].notna().any() else ""
-    intervals = "Bars: 95 % intervals over seeds." if sweep.seeds > 1 else "One seed: no intervals."
+    intervals = sweep.interval_note("Bars: 95 % intervals over seeds.")
     yield Figure(
         name="saturation",
         title="Where it saturates",

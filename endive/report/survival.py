@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
 from endive.pipeline.histogram import Histogram, bin_value, merge_histograms
-from endive.report.figure import OKABE_ITO, Figure, new_canvas, set_log_ticks
+from endive.report.figure import OKABE_ITO, PERCENT, Figure, new_canvas, set_log_ticks
 from endive.report.labels import Value
 from endive.report.material import Floats, Material
 from endive.report.sweep import Sweep, telling_levels
@@ -114,7 +114,7 @@ def _draw(sweep: Sweep, found: Sequence[_Latencies]) -> Canvas:
         _draw_views(axes, each)
         axes.set_title("" if sweep.x is None else sweep.x.phrase(each.level))
         set_log_ticks(axes, "x", float(positive.min()), float(positive.max()))
-        axes.set_ylim(0.0, 103.0)
+        axes.set_ylim(*PERCENT)
     for line in grid:
         line[0].set_ylabel("done (%)")
     for axes in grid[-1]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from endive.config_errors import ConfigError
 from endive.pipeline.schemas import ALL
-from endive.report.axes import Axis, find_axes, find_axis
+from endive.report.axes import Axis, find_axes, find_axis, level_order
 from endive.report.labels import Value, number
 
 _MAX_SERIES: Final = 8
@@ -54,14 +54,21 @@ class Sweep:
         return [axis for axis in self.axes if axis not in taken]
 
     def fixed(self, *shown: Axis | None) -> dict[str, Value]:
-        """Return the level at which every axis is held that is not shown, by key."""
-        return {axis.key: reference_level(axis) for axis in self._rest(*shown)}
+        """Return the level at which every axis is held that is not shown, by key: the reference, if there is one."""
+        levels: dict[str, Value] = {}
+        rows = self.whole
+        for axis in self._rest(*shown):
+            there = set(rows[axis.key])
+            wanted = (reference_level(axis), *axis.levels)
+            levels[axis.key] = next(level for level in wanted if level in there)
+            rows = rows[rows[axis.key] == levels[axis.key]]
+        return levels
 
     def at(self, levels: dict[str, Value], frame: pd.DataFrame | None = None) -> pd.DataFrame:
         """Return the rows whose axes have these levels, of the summary if of nothing else."""
         rows = self.summary if frame is None else frame
         for key, level in levels.items():
-            rows = rows[rows[key].isna() if level is None else rows[key] == level]
+            rows = rows[rows[key] == level]
         return rows
 
     @property
@@ -83,6 +90,24 @@ class Sweep:
     def seeds(self) -> int:
         """The fewest seeds that an experiment has."""
         return int(self.whole["seeds"].min())
+
+    @property
+    def most_seeds(self) -> int:
+        """The most seeds that an experiment has."""
+        return int(self.whole["seeds"].max())
+
+    @property
+    def seeds_phrase(self) -> str:
+        """How many seeds experiments have: "3 seeds", "1 to 3 seeds"."""
+        if self.seeds == self.most_seeds:
+            return f"{self.seeds} seed{'s' if self.seeds != 1 else ''}"
+        return f"{self.seeds} to {self.most_seeds} seeds"
+
+    def interval_note(self, intervals: str) -> str:
+        """Return a sentence of what the intervals of a figure are, or that there are none."""
+        if self.most_seeds < 2:
+            return "One seed: no intervals."
+        return intervals if self.seeds > 1 else f"{intervals} One seed has none."
 
     @property
     def window_ms(self) -> tuple[float, float]:
@@ -140,11 +165,7 @@ def _with_axes(frame: pd.DataFrame, axes: Sequence[Axis], hashes: pd.Index[str])
 
 
 def _sortable(column: pd.Series) -> pd.Series:
-    return column.map(lambda value: (0, 0.0, "") if pd.isna(value) else _typed(value))
-
-
-def _typed(value: Value) -> tuple[int, float, str]:
-    return (1, value, "") if isinstance(value, float) else (2, 0.0, str(value))
+    return column.map(level_order)
 
 
 def telling_levels(sweep: Sweep, most: int) -> list[Value]:

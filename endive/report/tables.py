@@ -100,7 +100,7 @@ def _cell(frame: pd.DataFrame, name: str, row: int, axes: Sequence[Axis]) -> str
         return "< 0.001" if value < _LEAST_P else number(_float(value, 1.0))
     for axis in axes:
         if axis.key == name:
-            return axis.text(None if value is None or value != value else value)  # noqa: PLR0124  (NaN)
+            return axis.text(value)
     if isinstance(value, str):
         return operation_label(value) if name == "operation_type" else value
     factor = METRIC_OF[name].factor if name in METRIC_OF else 1.0

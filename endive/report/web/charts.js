@@ -105,7 +105,7 @@ function drawCurves(frame, lines, options) {
   for (const line of lines) {
     const color = seriesColor(line.place);
     const shown = line.points.filter((each) => (!options.isLogX || each.x > 0) && (!options.isLogY || each.y > 0));
-    if (options.isAxis) frame.svg.append(band(shown, x, y, inside, color));
+    if (options.isAxis && options.isJoined) frame.svg.append(band(shown, x, y, inside, color));
     else bars(frame, shown, x, y, inside, color);
     const path = shown.map((each, place) => `${place ? "L" : "M"}${x(each.x)},${y(each.y)}`).join("");
     if (options.isJoined) frame.svg.append(shape("path", { class: "curve", d: path || "M0,0", fill: "none", stroke: color, "stroke-width": 2 }));

@@ -125,7 +125,7 @@ function frameFor(labels, height) {
 
 function curvesChart() {
   const lines = shownCurves();
-  const axis = axisOf(state.x);
+  const axis = axisOf(state.x), along = axis ?? sweep.x;
   const y = metricOf.get(state.y);
   const x = axis === null ? metricOf.get(state.x.slice(2)) : sweep.axes[axis];
   const visible = lines.filter((line) => !state.hidden.has(line.name) && line.points.length);
@@ -133,15 +133,17 @@ function curvesChart() {
   const frame = frameFor(["100,000"]);
   const found = drawCurves(frame, visible, {
     isLogX: axis === null ? x.isLog && Math.max(...values) > 20 * Math.min(...values) : x.isLog,
-    isLogY: isLogY(), isAxis: axis !== null, isJoined: axis === null || x.isNumber || x.texts.length > 1,
+    isLogY: isLogY(), isAxis: axis !== null, isJoined: along !== null && sweep.axes[along].isNumber,
     labelX: x.label, labelY: y.label, top: y.unit === "%" && !isLogY() ? 100 : undefined,
     marks: axis === null ? undefined : x.texts.map((text, level) => ({ at: placeOf(x, level), text })),
   });
   const said = visible.some((line) => line.points.some((each) => each.isLow)) ? HOLLOW : "";
-  return { frame, found, legend: lines, caption: `${intervalNote(axis !== null)} ${said}`, tell: tellPoint };
+  return { frame, found, legend: lines, caption: `${intervalNote(axis !== null && x.isNumber)} ${said}`, tell: tellPoint };
 }
 
-const intervalNote = (isBand) => (sweep.hasIntervals ? `${isBand ? "Bands" : "Bars"}: 95 % confidence intervals of the mean over seeds.` : "One seed: no intervals.");
+const ONE_SEED = "One seed: no intervals.";
+const intervalNote = (isBand) => (sweep.hasIntervals ? `${isBand ? "Bands" : "Bars"}: 95 % confidence intervals of the mean over seeds.` : ONE_SEED);
+const meansNote = () => (sweep.hasIntervals ? "Means over seeds." : ONE_SEED);
 
 function tellPoint({ line, point: each }) {
   const y = metricOf.get(state.y), lines = [`${y.label}: ${withInterval(each.y, each.low, each.high)}`];
@@ -161,7 +163,7 @@ function heatmapChart() {
   const frame = frameFor(up.texts, 90 + Math.max(4, up.texts.length) * 34);
   const found = drawHeatmap(frame, cells, across, up, { isLog: metric.isLog && Math.max(...values) > 10 * Math.min(...values), range: metric.unit === "%" ? [0, 100] : undefined });
   const said = cells.some((cell) => cell.isLow) ? "Hatched: fewer than half of the finished transactions committed." : "";
-  return { frame, found, legend: [], caption: `${metric.label}. ${said}`, tell: ({ cell }) => [phrase(sweep, cell.experiment), `${metric.label}: ${withInterval(cell.value, cell.low, cell.high)}`] };
+  return { frame, found, legend: [], caption: `${metric.label}. ${meansNote()} ${said}`, tell: ({ cell }) => [phrase(sweep, cell.experiment), `${metric.label}: ${withInterval(cell.value, cell.low, cell.high)}`] };
 }
 
 function breakdownChart() {
@@ -173,7 +175,7 @@ function breakdownChart() {
   const frame = frameFor(["100,000"]);
   const found = columns.length ? drawBars(frame, columns, report.components, { labelX: axis.label, labelY: "seconds per commit", hidden }) : null;
   const tell = ({ column, kind }) => [phrase(sweep, column.experiment), `${report.components[kind].title}: ${number(column.parts[kind])} s`, `all: ${number(column.parts.reduce((sum, part) => sum + (part ?? 0), 0))} s`, `committed of finished: ${number(valueOf(sweep, state.operation, "success_rate", column.experiment)[0])} %`];
-  return { frame, found, legend: used, isBars: true, caption: "Mean time of a committed transaction's commit, by what it was spent on.", tell };
+  return { frame, found, legend: used, isBars: true, caption: `Mean time of a committed transaction's commit, by what it was spent on. ${meansNote()}`, tell };
 }
 
 function timeChart() {
@@ -189,7 +191,7 @@ function timeChart() {
   const title = state.over === "committed" ? "commits per second" : "transactions in flight";
   const found = drawCurves(frame, lines.filter((line) => !state.hidden.has(line.name) && line.points.length), { isLogX: false, isLogY: false, isAxis: true, isJoined: true, hasNoMarks: true, rangeX: [0, endMin], shaded: [[0, windowMin[0]], [windowMin[1], endMin]], labelX: "simulated time (min)", labelY: title });
   const tell = ({ line, point: each }) => [line.name, `${title}: ${number(each.y)}`, `at minute ${number(each.x)}`];
-  return { frame, found, legend: lines, caption: "Means over seeds. Shaded: warm-up and cool-down, outside the steady window.", tell };
+  return { frame, found, legend: lines, caption: `${meansNote()} Shaded: warm-up and cool-down, outside the steady window.`, tell };
 }
 
 const CHARTS = { curves: curvesChart, heatmap: heatmapChart, breakdown: breakdownChart, time: timeChart };

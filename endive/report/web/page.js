@@ -50,7 +50,7 @@ function buildTable() {
   sortable(byId("table"), columns, rows, showsAll ? Infinity : FEW_ROWS);
   byId("more").hidden = showsAll || rows.length <= FEW_ROWS;
   byId("more").textContent = `Show all ${rows.length.toLocaleString("en-US")}`;
-  byId("table-note").textContent = `${rows.length.toLocaleString("en-US")} experiments. In brackets: 95 % intervals over seeds. Italic: fewer than half of the finished transactions committed. Press a title to sort.`;
+  byId("table-note").textContent = `${rows.length.toLocaleString("en-US")} experiments. ${sweep.hasIntervals ? "In brackets: 95 % intervals over seeds." : ONE_SEED} Italic: fewer than half of the finished transactions committed. Press a title to sort.`;
   byId("table-controls").replaceChildren();
   if (sweep.operations.length > 2) {
     const select = element("select", { id: "table-operation" }, ...sweep.operations.map((operation, place) => element("option", { value: operation, selected: operation === tableOperation }, sweep.operationTitles[place])));
