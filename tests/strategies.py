@@ -1,4 +1,7 @@
-"""Random configurations over the whole schema, built so that every one of them is valid."""
+"""Random configurations over the whole schema, built so that every one of them is valid.
+
+Hypothesis draws the first of several values most often: here the one that lets the most happen.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from endive.catalog import assign_groups
 
-BUILT_IN = ("fast_append", "merge_append", "validated_overwrite")
+BUILT_IN = ("validated_overwrite", "merge_append", "fast_append")
 APPEND_PROVIDERS = ("s3x", "azure", "azurex", "instant")
 PROVIDERS = ("s3", "gcp", *APPEND_PROVIDERS)
 
@@ -38,8 +41,9 @@ def distributions(draw: st.DrawFn, low: float = 1.0, high: float = 400.0) -> dic
     if kind == "normal":
         return {"distribution": kind, "mean": scale, "stddev": scale * draw(st.sampled_from([0.0, 0.2])), "min": floor}
     if kind == "uniform":
-        return {"distribution": kind, "low": scale / 2, "high": scale * 1.5}
-    return {"distribution": kind, "probabilities": [0, 0.5, 0.9, 1], "values": [scale / 2, scale, scale, scale * 4]}
+        return {"distribution": kind, "low": draw(st.sampled_from([0.0, scale / 2])), "high": scale * 1.5}
+    values = draw(st.sampled_from([[scale / 2, scale, scale, scale * 4], [0.0, 0.0, scale, scale * 2]]))
+    return {"distribution": kind, "probabilities": [0, 0.5, 0.9, 1], "values": values}
 
 
 @st.composite
@@ -61,25 +65,28 @@ def _without_none(table: dict[str, Any]) -> dict[str, Any]:
 
 
 @st.composite
-def _streams(draw: st.DrawFn, tables_most: int, partitions_most: int, tracked: bool) -> dict[str, Any]:
+def _streams(draw: st.DrawFn, tables_most: int, partitions_most: int, must_track: bool) -> dict[str, Any]:
     stream: dict[str, Any] = {"runtime": draw(distributions(1.0, 900.0))}
     if draw(st.booleans()):
-        stream["inter_arrival"] = draw(distributions(20.0, 400.0))
+        stream["inter_arrival"] = draw(distributions(8.0, 120.0))
     else:
-        stream["clients"] = draw(st.integers(1, 6))
+        stream["clients"] = draw(st.sampled_from([6, 30, 2, 1]))
         stream["think_time"] = draw(distributions(1.0, 200.0))
-    weights = draw(st.dictionaries(st.sampled_from([*BUILT_IN, "custom"]), st.sampled_from([1.0, 2.5]), min_size=1))
-    stream["operation_types"] = weights
+    if draw(st.sampled_from([True, True, True, False])):
+        kinds = st.sampled_from([*BUILT_IN, "custom"])
+        weights = draw(st.dictionaries(kinds, st.sampled_from([0.0, 1.0, 2.5])))
+        stream["operation_types"] = weights | {draw(kinds): 1.0}
     stream["tables"] = draw(_selections(tables_most))
-    if tracked:
+    if must_track or draw(st.booleans()):
         stream["partitions"] = draw(_selections(partitions_most))
     return stream
 
 
 @st.composite
 def _catalogs(draw: st.DrawFn, storage_provider: str) -> dict[str, Any]:
-    num_tables = draw(st.integers(1, 5))
-    catalog: dict[str, Any] = {"num_tables": num_tables, "effect_point": draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))}
+    num_tables = draw(st.sampled_from([1, 1, 2, 3, 5, 12]))
+    effect_point = draw(st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0.0, 1.0)))
+    catalog: dict[str, Any] = {"num_tables": num_tables, "effect_point": effect_point}
     if draw(st.booleans()):
         catalog["partitions"] = {"num_partitions": draw(st.integers(1, 6))}
     else:
@@ -87,7 +94,7 @@ def _catalogs(draw: st.DrawFn, storage_provider: str) -> dict[str, Any]:
         catalog["partitions"] = {"per_table": counts}
     kind = draw(st.sampled_from(["cas", "append", "append", "instant"]))
     catalog["type"] = kind
-    place = draw(st.sampled_from(["storage", "provider", "latency"]))
+    place = draw(st.sampled_from(["storage", "provider", "provider", "latency"]))
     if kind == "instant" or place == "latency":
         catalog["latency_ms"] = draw(milliseconds(1.0, 60.0))
     elif place == "provider" or (kind == "append" and storage_provider not in APPEND_PROVIDERS):
@@ -103,7 +110,7 @@ def _catalogs(draw: st.DrawFn, storage_provider: str) -> dict[str, Any]:
                 "entry_bytes": draw(st.sampled_from([1, 100])),
                 "compaction_threshold_bytes": draw(st.sampled_from([150, 1000, 16_000_000])),
                 "compaction_max_entries": draw(st.sampled_from([0, 1, 3, 20])),
-                "max_physical_retries": draw(st.sampled_from([0, 1, 100])),
+                "max_physical_retries": draw(st.sampled_from([0, 1, 2, 100])),
                 "compaction_latency": draw(_sometimes(distributions(1.0, 60.0))),
             }
         )
@@ -112,17 +119,41 @@ def _catalogs(draw: st.DrawFn, storage_provider: str) -> dict[str, Any]:
 
 def _tables_most(catalog: dict[str, Any]) -> int:
     if catalog["scope"] != "group":
-        return min(3, catalog["num_tables"])
+        return min(4, catalog["num_tables"])
     groups = assign_groups(catalog["num_tables"], catalog["num_groups"], catalog["group_seed"])
-    return min(3, *(groups.count(group) for group in set(groups)))
+    return min(4, *(groups.count(group) for group in set(groups)))
 
 
 @st.composite
-def _transactions(draw: st.DrawFn, storage: dict[str, Any]) -> dict[str, Any]:
+def _costs(draw: st.DrawFn) -> dict[str, Any]:
+    """What one operation type costs; each key is given or left out."""
+    counts = st.fixed_dictionaries(
+        {},
+        optional={
+            "manifest_list_reads": st.integers(0, 2),
+            "manifest_list_writes": st.integers(0, 2),
+            "manifest_file_reads": st.integers(0, 5),
+            "manifest_file_writes": st.integers(0, 5),
+        },
+    )
+    rates = st.sampled_from([0.0, 0.3, 1.0, 1.7])
+    missed = st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(("historical_ml_reads", "manifest_file_reads", "manifest_file_writes"), rates),
+    )
+    costs = {**draw(counts), "redone": draw(counts), "per_missed_commit": draw(missed)}
+    return _without_none({**costs, "can_conflict": draw(st.sampled_from([True, True, None, False]))})
+
+
+@st.composite
+def _transactions(draw: st.DrawFn, storage: dict[str, Any], drains: bool) -> dict[str, Any]:
     can_append = storage["provider"] in APPEND_PROVIDERS
+    fewest = draw(st.integers(0, 4))
+    costs = draw(st.dictionaries(st.sampled_from(BUILT_IN), _costs(), max_size=1))
     return {
-        "retry": draw(st.sampled_from([0, 1, 4, 10, 1000])),
-        "total_timeout_ms": draw(st.sampled_from([0.0, 0.0, 300.0, 2000.0])),
+        # Who may retry for ever may never come to an end.
+        "retry": draw(st.sampled_from([4, 10, 300 if drains else 2**31 - 1, 1, 0])),
+        "total_timeout_ms": draw(st.sampled_from([0.0, 0.0, 0.0, 50.0, 300.0, 2000.0])),
         "retry_backoff": {
             "enabled": draw(st.booleans()),
             "base_ms": draw(milliseconds(0.0, 50.0)),
@@ -131,28 +162,23 @@ def _transactions(draw: st.DrawFn, storage: dict[str, Any]) -> dict[str, Any]:
             "jitter": draw(st.sampled_from([0.0, 0.1, 1.0])),
             "jitter_kind": draw(st.sampled_from(["symmetric", "iceberg"])),
         },
-        "real_conflict_probability": draw(st.sampled_from([0.0, 0.3, 1.0])),
+        "real_conflict_probability": draw(st.sampled_from([0.3, 1.0, 0.0])),
         "conflict_detector": draw(st.sampled_from(["probabilistic", "partition_overlap"])),
-        "on_real_conflict": draw(st.sampled_from(["abort", "restart", "merge"])),
-        "max_restarts": draw(st.sampled_from([0, 1, 10])),
-        "conflicting_manifests": {"distribution": draw(distributions(1.0, 8.0)), "min": 0, "max": 7},
+        "on_real_conflict": draw(st.sampled_from(["restart", "merge", "abort"])),
+        "max_restarts": draw(st.sampled_from([10, 1, 0])),
+        "conflicting_manifests": {
+            "distribution": draw(distributions(1.0, 8.0)),
+            "min": fewest,
+            "max": draw(st.integers(max(1, fewest), 9)),
+        },
         "overlap": draw(st.sampled_from(["partition", "table"])),
         "history": draw(st.sampled_from(["catalog", "table"])),
-        "manifest_list_mode": draw(st.sampled_from(["rewrite", "append"] if can_append else ["rewrite"])),
+        "manifest_list_mode": draw(st.sampled_from(["append", "rewrite"] if can_append else ["rewrite"])),
         "manifest_list_entry_bytes": draw(st.sampled_from([1, 50])),
-        "manifest_list_seal_bytes": draw(st.sampled_from([0, 120, 1000])),
-        "manifests_per_concurrent_commit": draw(st.sampled_from([0.0, 0.5, 1.5])),
-        "validation_manifests_per_commit": draw(st.sampled_from([0.0, 0.4])),
-        "costs": {
-            "custom": {
-                "like": draw(st.sampled_from(BUILT_IN)),
-                "manifest_list_reads": draw(st.integers(0, 2)),
-                "manifest_file_reads": draw(st.integers(0, 5)),
-                "redone": {"manifest_file_writes": draw(st.integers(0, 2))},
-                "per_missed_commit": {"historical_ml_reads": draw(st.sampled_from([0.0, 0.3, 1.0]))},
-                "can_conflict": draw(st.booleans()),
-            }
-        },
+        "manifest_list_seal_bytes": draw(st.sampled_from([0, 1, 120, 1000])),
+        "manifests_per_concurrent_commit": draw(st.sampled_from([1.5, 0.5, 0.0])),
+        "validation_manifests_per_commit": draw(st.sampled_from([0.4, 0.0])),
+        "costs": {"custom": {"like": draw(st.sampled_from(BUILT_IN)), **draw(_costs())}, **costs},
     }
 
 
@@ -162,7 +188,7 @@ def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[
     storage: dict[str, Any] = {
         "provider": draw(st.sampled_from(PROVIDERS)),
         "profile": draw(st.sampled_from(["2025-06", "2025-12"])),
-        "max_parallel": draw(st.sampled_from([1, 2, 4])),
+        "max_parallel": draw(st.sampled_from([1, 2, 4, 1000])),
         "cas_failure_latency": draw(st.booleans()),
         "append_failure_latency": draw(st.booleans()),
     }
@@ -181,23 +207,27 @@ def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[
         )
         for artifact in artifacts
     }
-    tracked = draw(st.booleans())
+    drains, list_per = draw(st.booleans()), draw(st.sampled_from(["table", "table", "partition"]))
     counts = catalog["partitions"]
     fewest = min(counts["per_table"]) if "per_table" in counts else counts["num_partitions"]
-    stream = _streams(_tables_most(catalog), min(3, fewest), tracked)
-    transaction = draw(_transactions(storage))
+    stream = _streams(_tables_most(catalog), fewest, list_per == "partition")
+    transaction = draw(_transactions(storage, drains))
     config: dict[str, Any] = {
         "simulation": {
-            "duration_ms": draw(milliseconds(500.0, 6000.0)),
+            "duration_ms": draw(st.sampled_from([3000.0, 5000.0, 300.0])) + draw(milliseconds(0.0, 1000.0)),
             "seed": draw(st.integers(0, 2**63 - 1)),
-            "drain": draw(st.booleans()),
+            "drain": drains,
         },
         "storage": storage,
         "catalog": catalog,
         "transaction": transaction,
         "manifests": {
-            "entry_bytes": draw(st.sampled_from([0, 10_000])),
-            "list_per": draw(st.sampled_from(["table", "partition"] if tracked else ["table"])),
+            "catalog_entry_bytes": draw(st.sampled_from([1, 100, 1_000_000])),
+            "table_metadata_bytes": draw(st.sampled_from([1024, 5_000_000])),
+            "manifest_list_bytes": draw(st.sampled_from([1, 10_240])),
+            "manifest_file_bytes": draw(st.sampled_from([102_400, 1_000_000])),
+            "entry_bytes": draw(st.sampled_from([0, 10_000, 1_000_000])),
+            "list_per": list_per,
         },
     }
     if draw(st.booleans()):
@@ -205,6 +235,9 @@ def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[
     else:
         names = draw(st.lists(st.sampled_from(["ingest", "compaction", "fixes"]), min_size=1, unique=True))
         config["streams"] = [{"name": name, **draw(stream)} for name in names]
+        for key in draw(st.sets(st.sampled_from(["runtime", "operation_types"]))):
+            if key in config["streams"][0]:
+                transaction[key] = config["streams"][0].pop(key)
     if catalog["scope"] != "catalog" and any(map(has_reads, config.get("streams", [transaction]))):
         transaction["isolation"] = draw(st.sampled_from(["snapshot", "serializable", "serializable"]))
     return config
