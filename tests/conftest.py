@@ -5,6 +5,7 @@ The profile has no deadlines, and prints a line that replays a failure.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -39,3 +40,11 @@ def spark() -> Iterator[SparkSession]:
     few = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
     with open_session("local[2]", IDLE_JVM | few) as session:
         yield session
+
+
+@pytest.fixture
+def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session of the tests."""
+    from endive.pipeline import session
+
+    monkeypatch.setattr(session, "open_session", lambda *_: contextlib.nullcontext(spark))

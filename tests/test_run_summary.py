@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -38,6 +37,7 @@ from endive.pipeline.schemas import (
 )
 from endive.simulation import InFlightTimes, Simulation, Statistics
 from tests.result_rows import aborted, committed, rows
+from tests.run_summaries import assert_same_summaries
 
 DURATION_MS = 1200.0
 WINDOW = Window(100.0, 1000.0)
@@ -296,25 +296,9 @@ def test_the_summary_is_the_same_however_the_rows_come(all_records: list[dict[st
     order = data.draw(st.permutations(all_records))
     cut = data.draw(st.integers(0, len(order)))
     first, second = rows(*order[:cut]), rows(*order[cut:])
-    assert_same(summarize(first, second), whole)
-    assert_same(summarize(pa.concat_tables([first, second])), whole)
-    assert_same(merge_run_summaries(pa.concat_tables([summarize(first), summarize(second)])), whole)
-
-
-def assert_same(one: pa.Table, other: pa.Table) -> None:
-    """Equal, but for the rounding of sums of times."""
-    assert one.num_rows == other.num_rows
-    for name in RUN_SUMMARY.names:
-        mine, yours = one.column(name).combine_chunks(), other.column(name).combine_chunks()
-        if name in MEASURES:
-            for part in ("bins", "counts"):
-                assert pc.struct_field(mine, part).equals(pc.struct_field(yours, part)), name
-            for part in ("sum", "sum_of_squares"):
-                np.testing.assert_allclose(pc.struct_field(mine, part), pc.struct_field(yours, part), rtol=1e-12)
-        elif name == "series_commit_latency_ms":
-            np.testing.assert_allclose(mine.flatten(), yours.flatten(), rtol=1e-12)
-        else:
-            assert mine.equals(yours), name
+    assert_same_summaries(summarize(first, second), whole)
+    assert_same_summaries(summarize(pa.concat_tables([first, second])), whole)
+    assert_same_summaries(merge_run_summaries(pa.concat_tables([summarize(first), summarize(second)])), whole)
 
 
 def test_rows_with_operations_in_a_dictionary_are_the_same_rows() -> None:

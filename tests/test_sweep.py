@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from endive.main import main
-from endive.pipeline import session
 from endive.pipeline import sweep as sweep_module
 from endive.pipeline.directory import RunState
 from endive.pipeline.errors import SweepError
@@ -52,17 +50,6 @@ def sweep(spark: SparkSession, plan: Plan) -> SweepProgress:
     progress = SweepProgress(runs, plan.root, len(plan.runs), None)
     run_sweep(spark, plan, runs, progress)
     return progress
-
-
-@pytest.fixture
-def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command uses the session of the tests."""
-
-    @contextlib.contextmanager
-    def open_session(*_: object) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(session, "open_session", open_session)
 
 
 def test_a_worker_leaves_what_endive_run_would_and_a_summary(plan: Plan, tmp_path: Path) -> None:
