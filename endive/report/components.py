@@ -31,7 +31,7 @@ def component_figures(sweep: Sweep) -> Iterator[Figure]:
     if sweep.x is None:
         return
     panels = _panels(sweep)
-    if panels and any(rows[_mean("per_attempt_io_ms")].notna().any() for _, rows in panels):
+    if _present(panels):
         yield Figure(
             name="breakdown",
             title="Where commit time goes",

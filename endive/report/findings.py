@@ -68,7 +68,8 @@ def _saturation(sweep: Sweep) -> Iterator[Finding]:
         of = table if sweep.series is None else table[table[sweep.series.key] == level]
         points = {point["point"]: point for point in _records(of)}
         who = "" if sweep.series is None else sweep.series.phrase(level)
-        yield Finding("saturation", _sentence(_saturation_text(points), who, held))
+        if points:
+            yield Finding("saturation", _sentence(_saturation_text(points), who, held))
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -194,7 +194,8 @@ def _saturation_data(sweep: Sweep) -> dict[str, Any] | None:
         own = table if series is None else table[table[series.key] == level]
         points = {row["point"]: row for row in own.to_dict("records")}
         row: list[tuple[str, Any]] = [] if series is None else [(series.text(level), place)]
-        rows.append([*row, *(_saturation_cell(points[point]) for point in _POINTS)])
+        if points:
+            rows.append([*row, *(_saturation_cell(points[point]) for point in _POINTS)])
     fixed = sweep.fixed(sweep.x, series)
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     return {
