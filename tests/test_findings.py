@@ -48,7 +48,7 @@ def test_saturation_is_interpolated_between_the_swept_loads(stores: Section) -> 
 
 
 def test_latency_at_the_ends_of_what_commits(stores: Section) -> None:
-    """Of 500 and 550 ms, and of 1,000 and 1,100: means of 525 and 1,050; quantiles are of bins, within half a percent."""
+    """Of 500 and 550 ms, and of 1,000 and 1,100: means of 525 and 1,050; bins are exact to half a percent."""
     (text,) = said(stores, "latency")
     assert text.startswith("A commit takes 0.52")
     assert "at 0.01/s, and 1.05 s (0.4" in text
@@ -69,7 +69,7 @@ def test_costs_at_the_ends_and_what_is_wasted(stores: Section) -> None:
 
 
 def test_shares_of_the_variance_of_success(stores: Section) -> None:
-    """All commits in every run but two: the squares of what levels' means differ by, of those of what runs differ by."""
+    """All commits in all runs but two: squares of what means of levels differ by, of those of what runs differ by."""
     runs = {(load, store): [1.0, 1.0] for load in range(3) for store in range(2)} | {(2, 0): [1 / 3, 1 / 2]}
     values = [value for own in runs.values() for value in own]
     mean = sum(values) / len(values)

@@ -37,6 +37,10 @@ class Axis:
     is_load: bool = False
     moves_with: tuple[str, ...] = ()
 
+    def is_of(self, key: str | None) -> bool:
+        """Whether a setting varies along this axis."""
+        return key in (self.key, *self.moves_with)
+
     @property
     def is_number(self) -> bool:
         """Whether every level is a number."""
@@ -195,7 +199,7 @@ def select(frames: Mapping[str, pd.DataFrame], where: Sequence[tuple[str, str]])
 def find_axis(axes: Sequence[Axis], key: str, option: str) -> Axis:
     """Return the axis that a key names; ConfigError says which there are."""
     for axis in axes:
-        if key in (axis.key, *axis.moves_with):
+        if axis.is_of(key):
             return axis
     there = ", ".join(axis.key for axis in axes) or "nothing varies"
     raise ConfigError([f"{option} {key}: is not swept here; swept: {there}"])

@@ -79,12 +79,17 @@ def _check_models(sweep: Sweep, material: Material) -> None:
 
 
 def _those_with(sweeps: Sequence[Sweep], group_by: str) -> list[Sweep]:
-    """Return the sweeps that vary a key; raise ConfigError if none does."""
-    found = [sweep for sweep in sweeps if any(group_by in (axis.key, *axis.moves_with) for axis in sweep.axes)]
+    """Return the sweeps that vary a key and something to run curves along; raise ConfigError if none does."""
+    found = [sweep for sweep in sweeps if any(axis.is_of(group_by) for axis in sweep.axes)]
     if not found:
         there = ", ".join(dict.fromkeys(axis.key for sweep in sweeps for axis in sweep.axes)) or "nothing"
         raise ConfigError([f"--group-by {group_by}: is not swept here; swept: {there}"])
-    return found
+    wide = [sweep for sweep in found if sweep.x is not None]
+    if not wide:
+        raise ConfigError(
+            [f"--group-by {group_by}: is all that was swept, which leaves nothing for curves to run along"]
+        )
+    return wide
 
 
 def _section(sweep: Sweep, material: Material, metrics: Sequence[str], *, is_only: bool) -> Section:

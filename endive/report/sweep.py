@@ -32,10 +32,11 @@ class Sweep:
 
     @property
     def x(self) -> Axis | None:
-        """The axis along which curves run: the load, else the numeric one with most levels."""
-        if not self.axes or self.axes[0].is_load:
-            return self.axes[0] if self.axes else None
-        return next((axis for axis in self.axes if axis.is_number), self.axes[0])
+        """The axis along which curves run: the load, else the numeric one with most levels, but for `group_by`."""
+        axes = [axis for axis in self.axes if not axis.is_of(self.group_by)]
+        if not axes or axes[0].is_load:
+            return axes[0] if axes else None
+        return next((axis for axis in axes if axis.is_number), axes[0])
 
     @property
     def series(self) -> Axis | None:
