@@ -190,23 +190,28 @@ def _saturation_data(sweep: Sweep) -> dict[str, Any] | None:
     series = sweep.series
     levels: tuple[Value, ...] = (None,) if series is None else series.levels
     rows = []
-    for place, level in enumerate(levels):
+    for level in levels:
         own = table if series is None else table[table[series.key] == level]
         points = {row["point"]: row for row in own.to_dict("records")}
-        row: list[tuple[str, Any]] = [] if series is None else [(series.text(level), place)]
+        row: list[tuple[str, Any]] = [] if series is None else [_level_cell(series, level)]
         if points:
             rows.append([*row, *(_saturation_cell(points[point]) for point in _POINTS)])
     fixed = sweep.fixed(sweep.x, series)
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     return {
         "columns": [
-            *([] if series is None else [{"title": series.label, "isWord": True}]),
+            *([] if series is None else [{"title": series.label, "isWord": not series.is_number}]),
             *({"title": title} for title in _POINTS.values()),
         ],
         "rows": rows,
         "note": "Loads with 95 % intervals over seeds. The knee is where the asymptotes of throughput meet: the load "
         f"from which more submissions hardly give more commits.{held}",
     }
+
+
+def _level_cell(axis: Axis, level: Value) -> tuple[str, Value]:
+    text = axis.text(level)
+    return text, level if axis.is_number else text
 
 
 def _saturation_cell(point: Any) -> tuple[str, float | None]:

@@ -42,7 +42,7 @@ function buildTable() {
     if (sweep.seedCounts[tableOperation][experiment] === null) continue;
     const low = isLow(sweep, tableOperation, experiment);
     rows.push([
-      ...sweep.axes.map((axis, place) => ({ text: axis.texts[sweep.levels[place][experiment]], key: axis.isNumber ? axis.values[sweep.levels[place][experiment]] : axis.texts[sweep.levels[place][experiment]] })),
+      ...sweep.axes.map((axis, place) => levelCell(axis, sweep.levels[place][experiment])),
       { text: String(sweep.seedCounts[tableOperation][experiment]), key: sweep.seedCounts[tableOperation][experiment] },
       ...metrics.map((metric) => metricCell(metric.name, experiment, low)),
     ]);
@@ -61,6 +61,11 @@ function buildTable() {
     });
     byId("table-controls").append(element("label", { for: "table-operation" }, "Operations", select));
   }
+}
+
+/** Numbers sort as numbers, words as they are read. */
+function levelCell(axis, level) {
+  return { text: axis.texts[level], key: axis.isNumber ? axis.values[level] : axis.texts[level] };
 }
 
 function metricCell(name, experiment, low) {
@@ -95,9 +100,9 @@ function links(name) {
 function buildHashes() {
   const table = byId("hashes");
   if (!table.closest("details").open) return;
-  const columns = [...sweep.axes.map((axis) => ({ title: axis.label, isWord: true })), { title: "hash", isWord: true }, { title: "seeds", isWord: true }];
+  const columns = [...sweep.axes.map((axis) => ({ title: axis.label, isWord: !axis.isNumber })), { title: "hash", isWord: true }, { title: "seeds", isWord: true }];
   const rows = sweep.hashes.map((hash, experiment) => [
-    ...sweep.axes.map((axis, place) => ({ text: axis.texts[sweep.levels[place][experiment]], key: sweep.levels[place][experiment] })),
+    ...sweep.axes.map((axis, place) => levelCell(axis, sweep.levels[place][experiment])),
     { text: hash, key: hash },
     { text: sweep.seedSets[sweep.seedSet[experiment]], key: sweep.seedSet[experiment] },
   ]);
