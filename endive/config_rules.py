@@ -33,6 +33,8 @@ def find_problems(
 
     `storage` and `catalog` are the providers that the tables and the catalog are on; `scope` is the one in force.
     """
+    if settings.simulation.output_path == "":
+        yield Problem("simulation.output_path", "", "must name a file")
     yield from _distribution_problems("", settings)
     yield from _topology_problems(settings)
     yield from _catalog_problems(settings, catalog)

@@ -261,25 +261,26 @@ class StorageProvider(ABC):
         """Append wherever the object ends; raise UnsupportedOperationError if not offered."""
 
     @property
-    @abstractmethod
-    def supports_cas(self) -> bool: ...
+    def supports_cas(self) -> bool:
+        """Whether the store has compare-and-swap. Like the two below true unless a provider says otherwise."""
+        return True
 
     @property
-    @abstractmethod
-    def supports_append(self) -> bool: ...
+    def supports_append(self) -> bool:
+        return True
 
     @property
-    @abstractmethod
-    def supports_tail_append(self) -> bool: ...
+    def supports_tail_append(self) -> bool:
+        return True
 
     @property
-    @abstractmethod
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return type(self).__name__
 
     @property
-    @abstractmethod
     def min_latency_ms(self) -> float:
         """The floor under every sample, in milliseconds."""
+        return 0.0
 
     def sample_cas_failure_ms(self) -> float | None:
         """Draw how long a failed compare-and-swap takes, or None where failure takes as long as success."""

@@ -251,6 +251,16 @@ class Transaction(ABC):
             )
         )
 
+    def _tables_to_redo(
+        self, around: _Surroundings, previous: CatalogSnapshot, snapshot: CatalogSnapshot
+    ) -> tuple[int, ...]:
+        """Return the tables whose manifests no longer stand; a subclass's `has_write_overlap` has the last word."""
+        if around.policy.overlap == "table":
+            return self.overlapping_tables(previous, snapshot, whole_tables=True)
+        if not self.has_write_overlap(previous, snapshot):
+            return ()
+        return self.overlapping_tables(previous, snapshot) or self._written
+
     def _partitions_behind(
         self, table_id: int, old_snapshot: CatalogSnapshot, new_snapshot: CatalogSnapshot
     ) -> dict[int, int]:
@@ -308,7 +318,7 @@ class Transaction(ABC):
         self.attempts = 0
         snapshot = start
         cost = self.get_per_attempt_cost(around.ml_append_mode)
-        appends = self.get_per_attempt_cost().manifest_list_writes if around.ml_append_mode else 0
+        appends = self.get_per_attempt_cost(False).manifest_list_writes if around.ml_append_mode else 0
         for table_id in self._written:
             yield from self._prepare(around, snapshot, table_id, self._lists(around, table_id), cost, appends)
 
@@ -357,7 +367,7 @@ class Transaction(ABC):
         snapshot: CatalogSnapshot,
     ) -> Generator[float, None, str | None]:
         """Catch up with what was committed between two snapshots; return why that is not possible, if it is not."""
-        overlapping = self.overlapping_tables(previous, snapshot, around.policy.overlap == "table")
+        overlapping = self._tables_to_redo(around, previous, snapshot)
         if not overlapping:
             self._counts.no_overlap_conflicts += 1
             self._tell("no overlap", self.now_ms)
@@ -448,7 +458,7 @@ class Transaction(ABC):
     ) -> Delays:
         """Prepare the overlapping tables anew. Appended list entries stay valid unless their data was merged."""
         cost = self.get_redone_attempt_cost(around.ml_append_mode)
-        appends = self.get_redone_attempt_cost().manifest_list_writes if around.ml_append_mode else 0
+        appends = self.get_redone_attempt_cost(False).manifest_list_writes if around.ml_append_mode else 0
         entries_stay = around.ml_append_mode and not merged
         if entries_stay:
             cost = replace(cost, manifest_file_writes=0)

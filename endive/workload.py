@@ -139,7 +139,7 @@ class _Weighted(ABC):
     def weights(self, total: int) -> Sequence[float]:
         """Return the weights of `total` items."""
 
-    def select(self, count: int, total: int, rng: np.random.RandomState) -> Selection:
+    def _select(self, count: int, total: int, rng: np.random.RandomState) -> Selection:
         if not 1 <= count <= total:
             raise ValueError(f"cannot select {count} of {total}")
         return self._split(self._draw(total).sample(count, rng))
@@ -188,19 +188,29 @@ class _Zipf(_Weighted):
         return zipf_pmf(self.alpha, total)
 
 
-class UniformTableSelector(_Uniform, TableSelector):
+class _WeightedTables(_Weighted, TableSelector):
+    def select(self, n_tables: int, total_tables: int, rng: np.random.RandomState) -> Selection:
+        return self._select(n_tables, total_tables, rng)
+
+
+class _WeightedPartitions(_Weighted, PartitionSelector):
+    def select(self, n_partitions: int, total_partitions: int, rng: np.random.RandomState) -> Selection:
+        return self._select(n_partitions, total_partitions, rng)
+
+
+class UniformTableSelector(_Uniform, _WeightedTables):
     """Every table alike."""
 
 
-class ZipfTableSelector(_Zipf, TableSelector):
+class ZipfTableSelector(_Zipf, _WeightedTables):
     """Table k (from 1) with a probability proportional to 1/k^alpha."""
 
 
-class UniformPartitionSelector(_Uniform, PartitionSelector):
+class UniformPartitionSelector(_Uniform, _WeightedPartitions):
     """Every partition alike."""
 
 
-class ZipfPartitionSelector(_Zipf, PartitionSelector):
+class ZipfPartitionSelector(_Zipf, _WeightedPartitions):
     """Partition k (from 1) with a probability proportional to 1/k^alpha."""
 
 
@@ -251,7 +261,12 @@ class Workload:
     def __init__(self, config: WorkloadConfig, seed: int | None = None) -> None:
         self.config = config
         self._seed = secrets.randbits(63) if seed is None else seed
+        if len(config.partitions_per_table) != config.num_tables:
+            raise ValueError(f"{len(config.partitions_per_table)} partition counts for {config.num_tables} tables")
         operations = config.weighted_operations()
+        for costs, weight in operations:
+            if not 0.0 <= weight < math.inf:
+                raise ValueError(f"the weight of {costs.name} is {weight}; allowed is a number of 0 or more")
         self._operations = [costs for costs, _ in operations]
         self._operation_draw = WeightedDraw([weight for _, weight in operations])
         if not self._operation_draw.total > 0.0:

@@ -134,6 +134,7 @@ REFUSALS = [
         "transaction.runtime",
         ["transaction.runtime.sgima", "unknown key", "did you mean sigma"],
     ),
+    (['simulation.output_path = ""'], "", ['simulation.output_path = ""', "must name a file"]),
     (["simulation.duration_ms = -1"], "simulation", ["simulation.duration_ms = -1", "more than 0"]),
     (["simulation.duration_ms = 0"], "simulation", ["simulation.duration_ms = 0", "more than 0"]),
     (["simulation.duration_ms = nan"], "simulation", ["simulation.duration_ms = nan", "finite"]),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from endive.files import UnwritableOutputError
 
 if TYPE_CHECKING:
     from endive.settings import Settings
@@ -33,3 +36,10 @@ def choose_seed(given: int | None, settings: Settings) -> int:
     if settings.simulation.seed is not None:
         return settings.simulation.seed
     return secrets.randbits(31)
+
+
+def spare_configuration(config: Path, *outputs: Path | None) -> None:
+    """Raise UnwritableOutputError if an output would replace the configuration that it is made from."""
+    for output in outputs:
+        if output is not None and output.exists() and output.samefile(config):
+            raise UnwritableOutputError(f"{output}: is the configuration; name another file")

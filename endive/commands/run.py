@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from endive.commands import DONE
-from endive.commands.options import choose_seed, seed
+from endive.commands.options import choose_seed, seed, spare_configuration
 
 if TYPE_CHECKING:
     from endive.settings import Settings
@@ -53,6 +53,7 @@ def handle(options: argparse.Namespace) -> int:
     settings = load_settings(options.config)
     seed = choose_seed(options.seed, settings)
     output = _choose_output(options.output, settings, seed)
+    spare_configuration(options.config, output)
     simulation = Simulation(build_simulation_config(settings, seed_override=seed))
     progress = None if options.quiet else ProgressLine(sys.stderr, settings.simulation.duration_ms)
     started_s = time.perf_counter()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from endive.commands import DONE
-from endive.commands.options import choose_seed, positive, seed
+from endive.commands.options import choose_seed, positive, seed, spare_configuration
 
 SUMMARY: Final = "record what the first transactions of a run do, step by step"
 EPILOG: Final = """\
@@ -41,6 +41,7 @@ def handle(options: argparse.Namespace) -> int:
     if options.events is not None and options.events.resolve() == options.output.resolve():
         raise ConfigError([f"trace: --events {options.events} is the same file as --output; name another"])
     settings = load_settings(options.config)
+    spare_configuration(options.config, options.output, options.events)
     seed = choose_seed(options.seed, settings)
     recorder = TraceRecorder(options.transactions)
     simulation = Simulation(build_simulation_config(settings, seed_override=seed))
