@@ -261,6 +261,23 @@ def test_an_experiment_with_no_commit_has_rates_and_no_latency(spark: SparkSessi
     assert (summary["commit_latency_p99_ms"], summary["commit_latency_p99_ms_high"]) == (None, None)
 
 
+def test_an_operation_type_that_one_seed_never_saw_has_a_rate_of_zero_there(spark: SparkSession) -> None:
+    records = [
+        *of_run(committed(1, 200.0, 300.0), committed(2, 200.0, 300.0, operation_type="merge_append")),
+        *of_run(committed(1, 200.0, 300.0), seed=2),
+        *of_run(committed(1, 200.0, 300.0), name="other"),
+    ]
+    windows = windows_frame(spark, names=("base", "other"))
+    summaries = aggregate.merge_parts(aggregate.summarize_rows(rows_frame(spark, records), windows))
+    runs = collected(aggregate.run_metrics(summaries), RUN_METRICS).to_pylist()
+    rates = {
+        (run["exp_name"], run["seed"]): run["throughput_per_s"]
+        for run in runs
+        if run["operation_type"] == "merge_append"
+    }
+    assert rates == {("base", 1): pytest.approx(1 / 0.9), ("base", 2): 0.0}
+
+
 def test_an_experiment_is_the_mean_of_its_seeds_and_experiments_do_not_mix(spark: SparkSession) -> None:
     values = [0.2, 0.4, 0.9]
     metrics = pa.concat_tables(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from endive.main import main
 from endive.pipeline.consolidate import Consolidation, consolidate
 from endive.pipeline.consolidated import ROWS_PER_GROUP, read_making, rows_path, write_rows
 from endive.pipeline.schemas import CONFIGURATIONS, CONSOLIDATED
+from endive.progress import MovingLine
 from endive.results import SCHEMA
 from tests.experiment_folders import settings_of, write_run
 from tests.result_rows import aborted, committed, rows
@@ -209,6 +211,21 @@ def test_a_directory_is_consolidated_and_again_only_where_runs_have_changed(
     paths[1].write_bytes(b"PAR1")
     assert run() == Consolidation(experiments=2, written=1, problems=0)
     assert read(paths[1]).num_rows == 3
+
+
+class ShownAlways(MovingLine):
+    def is_due(self) -> bool:
+        return True
+
+
+def test_how_far_it_is_can_be_told_where_no_run_holds_anything(tmp_path: Path, spark: SparkSession) -> None:
+    (write(tmp_path, 1) / "1" / "results.parquet").write_bytes(b"")
+    problems: list[str] = []
+    told = io.StringIO()
+    done = consolidate(tmp_path, lambda: contextlib.nullcontext(spark), problems.append, ShownAlways(told))
+    assert done == Consolidation(experiments=1, written=1, problems=1)
+    assert len(problems) == 1
+    assert told.getvalue().splitlines()[0].endswith(" of 1 experiments consolidated")
 
 
 @pytest.mark.parametrize(("make", "told"), [(False, "is not a directory"), (True, "holds no finished run")])

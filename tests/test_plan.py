@@ -18,7 +18,8 @@ from endive.experiment import prepare_experiment
 from endive.main import main
 from endive.pipeline.cost import predicted_cost_s
 from endive.pipeline.directory import RunState, run_state
-from endive.pipeline.plan import TASK_S, Plan, PlannedRun, local_cores
+from endive.pipeline.master import check_master, local_cores
+from endive.pipeline.plan import TASK_S, Plan, PlannedRun
 from endive.pipeline.tasks import to_tasks
 from endive.settings import Settings
 from tests.sweeps import contents, tiny_plan, write_sweep
@@ -131,9 +132,17 @@ def test_closed_streams_have_a_predicted_cost_too() -> None:
 
 @pytest.mark.parametrize(
     ("master", "cores"),
-    [("local", 1), ("local[3]", 3), ("local[3,4]", 3), ("spark://a:7077", None), ("yarn", None)],
+    [
+        ("local", 1),
+        ("local[3]", 3),
+        ("local[3,4]", 3),
+        ("spark://a:7077,b:7077", None),
+        ("k8s://https://a:443", None),
+        ("yarn", None),
+    ],
 )
 def test_the_cores_of_a_local_master_are_known(master: str, cores: int | None) -> None:
+    check_master(master)
     assert local_cores(master) == cores
 
 
@@ -164,6 +173,14 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, capsys: py
         (["tiny.toml", "-o", "tiny.toml"], "tiny.toml: is not a directory"),
         (["tiny.toml", "-o", "/proc/x"], "/proc/x/sweeps/tiny.json: cannot be written"),
         (["tiny.toml", "--master", "spark://127.0.0.1:1"], "spark://127.0.0.1:1 cannot be reached: Connection refused"),
+        (
+            ["tiny.toml", "--master", "spark:7077"],
+            "Spark master 'spark:7077': is not one; allowed is local, local[N] with",
+        ),
+        (["tiny.toml", "--master", "", "--dry-run"], "Spark master '': is not one; "),
+        (["tiny.toml", "--master", "local[0]", "--dry-run"], "Spark master 'local[0]': is not one; "),
+        (["tiny.toml", "--master", "local[x]"], "Spark master 'local[x]': is not one; "),
+        (["tiny.toml", "--seeds", "1000001"], "sweep.seeds = 1000001: must be a count from 1 to 1000000"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -181,6 +198,32 @@ def test_bad_input_is_one_line_and_exit_code_2(
     lines = [line for line in printed.err.splitlines() if "runs to do" not in line]
     assert len(lines) == 1
     assert said in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ("[sweep]\nstep = 2", "sweep.step = 2: unknown key; known here: seeds, grid, zip"),
+        ("sweep.grid.'transaction.retry' = []", "sweep.grid.transaction.retry = []: must have 1 or more values"),
+        ("sweep.grid.'transaction.retri' = [1]", "sweep.grid.transaction.retri: unknown key; did you mean retry"),
+        ("sweep.grid.'transaction.retry' = [1, 1]", "sweep: the same configuration twice: transaction.retry = 1; and "),
+        ("sweep.seeds = [3, 3]", "sweep.seeds = [3, 3]: has 3 twice; each seed may be there once"),
+        ("sweep = 3", "sweep = 3: must be a table [sweep] with seeds, grid or zip"),
+        ("sweep = ", "is not TOML: "),
+    ],
+)
+def test_a_sweep_that_is_wrong_is_told_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sweep: str, said: str
+) -> None:
+    path = tmp_path / "wrong.toml"
+    experiment = write_sweep(tmp_path).read_text().partition("[sweep]")[0]
+    path.write_text(sweep + "\n" + experiment if sweep.startswith("sweep") else experiment + sweep)
+    assert main(["sweep", str(path), "-o", str(tmp_path / "out")]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"endive: {path}: {said}")
+    assert printed.out == ""
+    assert not (tmp_path / "out").exists()
 
 
 def test_no_java_is_told_before_anything_else(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from endive.config_errors import ConfigError
 from endive.pipeline import session
 from endive.pipeline.errors import SparkUnavailableError
 
@@ -79,6 +81,35 @@ def test_a_master_that_nobody_listens_at_is_told_at_once() -> None:
             session.require_reachable(place)
     with pytest.raises(SparkUnavailableError, match="'nowhere:x' is not HOST:PORT"):
         session.require_reachable("spark://nowhere:x")
+
+
+def test_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+    with pytest.raises(SparkUnavailableError, match=r"^Endive does not run on Spark Connect; unset SPARK_REMOTE"):
+        session._start(None, {})
+
+
+def test_what_is_no_master_is_told_wherever_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^Spark master 'there': is not one; allowed is local, "):
+        session._start("there", {})
+    monkeypatch.setenv("MASTER", "local[none]")
+    with pytest.raises(ConfigError, match=r"^Spark master 'local\[none\]': is not one; allowed is local, "):
+        session._start(None, {})
+
+
+@pytest.mark.parametrize(
+    ("complaint", "said"),
+    [
+        (
+            b'WARNING: x\nException in thread "main" org.apache.spark.SparkException: no such host\n\tat y',
+            "no such host",
+        ),
+        (b"Error: Could not find or load main class x\n", "Error: Could not find or load main class x"),
+        (b"", "Java ended at once"),
+    ],
+)
+def test_what_java_complains_of_is_one_line_without_its_classes(complaint: bytes, said: str) -> None:
+    assert session._complaint(io.BytesIO(complaint)) == said
 
 
 def test_one_reachable_master_of_several_is_enough() -> None:

@@ -45,9 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def handle(options: argparse.Namespace) -> int:
     from endive.files import UnwritableOutputError
+    from endive.pipeline.master import check_master
     from endive.pipeline.plan import Plan, plan_text
     from endive.pipeline.sweep_file import find_sweep, load_sweep
 
+    if options.master is not None:
+        check_master(options.master)
     sweep = load_sweep(find_sweep(options.sweep), seeds=options.seeds, quick=options.quick)
     if options.output.exists() and not options.output.is_dir():
         raise UnwritableOutputError(f"{options.output}: is not a directory")
@@ -90,7 +93,7 @@ def _perform(plan: Plan, to_do: list[PlannedRun], master: str | None, quiet: boo
 
 
 def _run_on_spark(plan: Plan, to_do: list[PlannedRun], master: str | None, progress: SweepProgress) -> None:
-    from endive.pipeline.plan import local_cores
+    from endive.pipeline.master import local_cores
     from endive.pipeline.session import IDLE_JVM, open_session, require_java
     from endive.pipeline.sweep import run_sweep, warm_engine
 

@@ -133,7 +133,7 @@ def _run_job(spark: SparkSession, stale: Sequence[_Stale], line: MovingLine | No
         job.join(_LOOK_PERIOD_S)
         if line is not None and line.is_due():
             written = [each for each in stale if each.is_written()]
-            share = sum(each.size_bytes for each in written) / total_bytes
+            share = sum(each.size_bytes for each in written) / max(total_bytes, 1)
             left_s = (time.monotonic() - started_s) * (1.0 / share - 1.0) if share else None
             left = "" if left_s is None else f", {format_duration(left_s * 1000.0)} left"
             line.show(f"{share:4.0%}  {len(written):,} of {len(stale):,} experiments consolidated{left}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from endive.config_errors import ConfigError, to_toml
 from endive.experiment import check_experiment, snapshot_text
 from endive.pipeline.cost import predicted_cost_s
 from endive.pipeline.directory import RunState, plan_path, run_folder, run_state, write_json
+from endive.pipeline.master import local_cores
 from endive.pipeline.sweep_file import LINES_SHOWN, Configuration, Sweep
-from endive.utils import available_cores, format_duration
+from endive.utils import format_duration
 
 TASK_S: Final = 1.0
 """Short runs share a task until it is this long, because a task costs Spark some 30 ms."""
@@ -149,11 +149,3 @@ def _wall_text(core_s: float, master: str | None) -> str:
     if cores is None:
         return f"the core time over the cores of {master}"
     return f"{format_duration(core_s / cores * 1000.0)} on {cores} core{'s' if cores > 1 else ''}"
-
-
-def local_cores(master: str | None) -> int | None:
-    """Return how many cores of this machine a master uses; None if it is not of this machine."""
-    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,.*)?\])?", master or "local[*]")
-    if found is None:
-        return None
-    return available_cores() if found.group(1) == "*" else int(found.group(1) or 1)

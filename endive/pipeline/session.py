@@ -23,6 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from endive.pipeline.errors import SparkUnavailableError
+from endive.pipeline.master import check_master
 
 JAVA_VERSION_MIN: Final = 17
 TASK_ATTEMPTS: Final = 4
@@ -54,8 +55,8 @@ _LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAd
 def open_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """Give a session that ends with the block; raise SparkUnavailableError, in one line, if there can be none.
 
-    `master` is a Spark master URL; by default what Spark is configured for, else every core of this machine. `settings`
-    come on top of those that every session of Endive has.
+    `master` is a Spark master URL, ConfigError otherwise; by default what Spark is configured for, else every core of
+    this machine. `settings` come on top of those that every session of Endive has.
     """
     session = _start(master, settings or {})
     try:
@@ -68,7 +69,8 @@ def _start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     _refuse_connect()
     require_java()
     configured = _spark_defaults()
-    chosen = master or configured.get("spark.master") or _submitted_master() or "local[*]"
+    chosen = (configured.get("spark.master") or _submitted_master() or "local[*]") if master is None else master
+    check_master(chosen)
     require_reachable(chosen)
     is_local = chosen.startswith("local")
     if is_local or "spark.pyspark.python" not in configured:
@@ -111,15 +113,19 @@ def reason_of(error: Exception) -> str:
     java = getattr(error, "java_exception", None)
     lines = str(error if java is None else java.toString()).strip().splitlines() or [type(error).__name__]
     if not any(line.startswith("Traceback") for line in lines):
-        return re.sub(r"^(?:[\w.$]+(?:Exception|Error): )+", "", lines[0])
+        return _without_classes(lines[0])
     return [line for line in lines if line.strip() and not line[0].isspace()][-1]
+
+
+def _without_classes(line: str) -> str:
+    return re.sub(r"^(?:Exception in thread \S+ )?(?:[\w.$]+(?:Exception|Error): )*", "", line.strip())
 
 
 def _complaint(stream: IO[bytes]) -> str:
     stream.seek(0)
     lines = [line for line in stream.read().decode(errors="replace").splitlines() if not line.startswith("WARNING")]
     errors = [line for line in lines if "rror" in line or "xception" in line]
-    return (errors or lines or ["Java ended at once"])[0].strip()
+    return _without_classes((errors or lines or ["Java ended at once"])[0])
 
 
 def _with_retries(master: str) -> str:

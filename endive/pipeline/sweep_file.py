@@ -215,14 +215,16 @@ def _read_seeds(given: Any, base: Mapping[str, Any], count: int | None) -> tuple
         if not given or (count is not None and count > len(given)):
             problems.append(Problem("sweep.seeds", given, f"must have {count or 1} or more seeds"))
         return tuple(given[:count]), problems
-    if not _is_whole(given, 1, SEEDS_MOST):
-        return (), [Problem("sweep.seeds", given, f"must be a count from 1 to {SEEDS_MOST} or an array of seeds")]
+    wanted = given if count is None else count
+    for asked in (given, wanted):
+        if not _is_whole(asked, 1, SEEDS_MOST):
+            return (), [Problem("sweep.seeds", asked, f"must be a count from 1 to {SEEDS_MOST} or an array of seeds")]
     simulation = base.get("simulation")
     first = simulation.get("seed", 1) if isinstance(simulation, dict) else 1
-    if not _is_whole(first, 0, SEED_MAX - (count or given) + 1):
-        allowed = f"must be a whole number from 0 to {SEED_MAX} less the {count or given} seeds that start here"
+    if not _is_whole(first, 0, SEED_MAX - wanted + 1):
+        allowed = f"must be a whole number from 0 to {SEED_MAX} less the {wanted} seeds that start here"
         return (), [Problem("simulation.seed", first, allowed)]
-    return tuple(range(first, first + (count or given))), []
+    return tuple(range(first, first + wanted)), []
 
 
 def _is_whole(value: Any, low: int, high: int) -> bool:
