@@ -52,7 +52,7 @@ def survival_figures(sweep: Sweep, material: Material) -> Iterator[Figure]:
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     yield Figure(
         name="survivor-bias",
-        title="Survivor bias: whose latency is it?",
+        title="Survivor bias: whose latency it is",
         caption=(
             "Share done by each time. Of the committed: what a dashboard shows. Kaplan–Meier: who gave up or was in "
             "flight is censored, as if they would have gone on like the others (optimistic); band: 95 % (Greenwood). "
