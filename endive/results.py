@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
@@ -117,6 +117,12 @@ class ResultRows(Sequence[TransactionResult]):
         if isinstance(places, range):
             return list(ResultRows(self.table.take(list(places))))
         return next(iter(ResultRows(self.table.slice(places, 1))))
+
+    def __add__(self, other: Iterable[TransactionResult]) -> list[TransactionResult]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[TransactionResult]) -> list[TransactionResult]:
+        return [*other, *self]
 
     def __iter__(self) -> Iterator[TransactionResult]:
         for batch in self.table.to_batches():

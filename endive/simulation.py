@@ -222,7 +222,8 @@ class Statistics:
     def record_transaction(self, result: TransactionResult) -> None:
         """Count a finished transaction, and keep it."""
         self.count_transaction(result)
-        assert isinstance(self.transactions, list)
+        if not isinstance(self.transactions, list):
+            self.transactions = list(self.transactions)
         self.transactions.append(result)
 
     def count_transaction(self, result: TransactionResult) -> None:

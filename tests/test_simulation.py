@@ -307,6 +307,18 @@ def test_an_unknown_engine_is_named() -> None:
         Simulation(busy()).run(engine="warp")
 
 
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_rows_of_either_engine_add_up_like_lists(engine: Engine) -> None:
+    statistics = Simulation(busy()).run(engine=engine)
+    rows = statistics.transactions
+    count, first = len(rows), rows[0]
+    assert rows + rows == list(rows) * 2
+    assert [first] + rows == [first, *rows]  # noqa: RUF005  # the sum is what is tested
+    statistics.record_transaction(first)
+    assert (len(statistics.transactions), statistics.transactions[-1]) == (count + 1, first)
+    assert len(statistics.to_dataframe()) == statistics.committed + statistics.aborted == count + 1
+
+
 class TestResultsFile:
     def test_columns_begin_with_the_specified_ones_in_order(self) -> None:
         assert [column.name for column in COLUMNS][: len(SPECIFIED_COLUMNS)] == SPECIFIED_COLUMNS
