@@ -109,7 +109,7 @@ def _catalogs(draw: st.DrawFn, storage_provider: str) -> dict[str, Any]:
             {
                 "entry_bytes": draw(st.sampled_from([1, 100])),
                 "compaction_threshold_bytes": draw(st.sampled_from([150, 1000, 16_000_000])),
-                "compaction_max_entries": draw(st.sampled_from([0, 1, 3, 20])),
+                "compaction_max_entries": draw(st.sampled_from([3, 1, 20, 0])),
                 "max_physical_retries": draw(st.sampled_from([0, 1, 2, 100])),
                 "compaction_latency": draw(_sometimes(distributions(1.0, 60.0))),
             }
@@ -238,9 +238,24 @@ def configurations(draw: st.DrawFn, *, catalog_type: str | None = None) -> dict[
         for key in draw(st.sets(st.sampled_from(["runtime", "operation_types"]))):
             if key in config["streams"][0]:
                 transaction[key] = config["streams"][0].pop(key)
+    if draw(st.booleans()):
+        _let_data_conflict(draw, config)
     if catalog["scope"] != "catalog" and any(map(has_reads, config.get("streams", [transaction]))):
         transaction["isolation"] = draw(st.sampled_from(["snapshot", "serializable", "serializable"]))
     return config
+
+
+def _let_data_conflict(draw: st.DrawFn, config: dict[str, Any]) -> None:
+    """Let many transactions conflict at a time, again and again, and go on after it."""
+    transaction = config["transaction"]
+    for stream in config.get("streams", [transaction]):
+        stream["operation_types"] = draw(st.sampled_from([{"validated_overwrite": 1.0}, {"custom": 1.0}]))
+        if "clients" in stream:
+            stream["clients"] = 20
+    transaction["retry"] = max(4, transaction["retry"])
+    transaction["real_conflict_probability"] = 0.7
+    transaction["on_real_conflict"] = draw(st.sampled_from(["restart", "restart", "merge"]))
+    transaction["costs"]["custom"]["can_conflict"] = True
 
 
 def has_reads(stream: dict[str, Any]) -> bool:

@@ -6,6 +6,8 @@ import json
 import logging
 import math
 import os
+import tomllib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,9 +19,10 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+import endive.config
 from endive import results
 from endive.catalog import InstantCatalog
-from endive.config import build_simulation_config, load_simulation_config, parse_settings
+from endive.config import build_simulation_config, load_provider_profiles, load_simulation_config, parse_settings
 from endive.conflict_detector import ProbabilisticConflictDetector
 from endive.engine import EngineError, NotCompiledError, encoding, prepare_machine, warming
 from endive.engine.encoding import SLOTS_AT_FIRST
@@ -27,8 +30,9 @@ from endive.engine.layout import SLOT, Waiting
 from endive.engine.run import run_machine
 from endive.files import UnfinishedFile
 from endive.results import ROWS_PER_GROUP, read_metadata, to_table
+from endive.settings import ProfileName
 from endive.simulation import Simulation, SimulationConfig, Statistics
-from endive.storage import FixedLatency, LatencyDistribution, ProfiledStorage
+from endive.storage import FixedLatency, LatencyDistribution, ProfiledStorage, ProviderProfile, SizeBasedLatency
 from endive.test_utils import ScriptedWorkload, create_test_config, fixed_storage
 from endive.trace import TraceRecorder
 from endive.workload import UniformTableSelector, Workload, WorkloadConfig
@@ -106,6 +110,70 @@ def test_both_engines_give_the_same_bits(
 
     check()
     assert all(seen.values()), seen
+
+
+@settings(max_examples=CONFIGURATIONS // 4, derandomize=False)
+@given(configurations(), st.floats(0.0, 100.0))
+def test_reads_that_depend_on_sizes_are_the_same(given_config: dict[str, Any], per_mib_ms: float) -> None:
+    """No shipped profile has any."""
+
+    def with_sized_reads(profile: ProfileName) -> dict[str, ProviderProfile]:
+        read = SizeBasedLatency(20.0, per_mib_ms, 0.3, 1.0)
+        return {name: replace(provider, read=read) for name, provider in load_provider_profiles(profile).items()}
+
+    note(json.dumps(given_config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(endive.config, "load_provider_profiles", with_sized_reads)
+        config = build_simulation_config(parse_settings(given_config))
+    assert_equal(config)
+
+
+ON_A_GRID = """
+catalog = { latency_ms = 10, effect_point = 0.5, partitions.num_partitions = 3 }
+[storage]
+provider = "instant"
+append_failure_latency = false
+latency.manifest_list.read = { distribution = "fixed", value = 10 }
+latency.manifest_list.write = { distribution = "fixed", value = 10 }
+latency.manifest_file.read = { distribution = "fixed", value = 10 }
+latency.manifest_file.write = { distribution = "fixed", value = 10 }
+[transaction]
+clients = 4
+think_time = { distribution = "fixed", value = 10 }
+runtime = { distribution = "fixed", value = 20 }
+operation_types = { validated_overwrite = 1 }
+partitions.per_txn = 1
+overlap = "table"
+manifest_list_mode = "append"
+retry = 2
+total_timeout_ms = 90
+max_restarts = 3
+real_conflict_probability = 0.5
+"""
+
+
+@pytest.mark.parametrize("drain", [False, True])
+@pytest.mark.parametrize(
+    ("detector", "action"),
+    [("probabilistic", "restart"), ("partition_overlap", "restart"), ("probabilistic", "merge")],
+)
+@pytest.mark.parametrize("kind", ["instant", "append"])
+def test_a_run_may_end_at_any_instant(kind: str, detector: str, action: str, drain: bool) -> None:
+    """Everything happens at multiples of 5 ms; the end comes at each of them, whatever else happens then."""
+    config = tomllib.loads(ON_A_GRID)
+    config["catalog"]["type"] = kind
+    config["transaction"] |= {"conflict_detector": detector, "on_real_conflict": action}
+    phases: set[str] = set()
+    seen: Counter[str] = Counter()
+    for fives in range(1, 120):
+        config["simulation"] = {"duration_ms": 5.0 * fives, "seed": fives, "drain": drain}
+        statistics = assert_equal(build_simulation_config(parse_settings(config)))
+        phases |= {phase for _, phase in statistics.in_flight}
+        for totals in statistics.operations.values():
+            seen.update(totals.aborted | totals.counts)
+    assert phases == (set() if drain else {"pending", "executing", "committing"})
+    assert min(seen["real_conflicts"], seen["retry_timeout"], seen["manifest_list_appends"]) > 10, seen
+    assert (seen["restarts"] > 10) == (action == "restart")
 
 
 @pytest.mark.parametrize("example", ["mixed", "maintenance"])
