@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
 
+from endive.config import parse_settings
 from endive.pipeline.schemas import QUANTILES
 from endive.report.figure import STYLE, Figure, new_canvas, render, set_log_ticks
 from endive.report.report import Section
 from endive.report.tables import to_csv, to_markdown
 from endive.simulation import InFlightTimes
+from tests.experiment_folders import DURATION_MS
 from tests.report_folders import (
     LOAD,
     STORE,
@@ -134,18 +136,17 @@ def test_the_rate_over_time_is_that_of_each_bin_with_the_edges_of_the_window_sha
     assert [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in shaded] == [(0.0, 5.0), (35.0, 40.0)]
 
 
-def test_in_flight_is_what_was_submitted_and_has_not_ended(tmp_path: Path) -> None:
-    """A transaction every 100 s from 50 s on that takes 200 s: two of them, from the third on."""
-    for scale_ms, latency_ms in ((100_000.0, 200_000.0), (50_000.0, 1.0)):
-        made = [row for row in outcomes(scale_ms, latency_ms=latency_ms) if row["t_commit"] < 2_400_000.0]
-        lost = [2_250_000.0, 2_350_000.0] if scale_ms == 100_000.0 else []
-        in_flight = InFlightTimes(array("d", lost), array("d", lost))
-        write_experiment(tmp_path, settings(scale_ms), [made] * 2, fast_append=in_flight)
+@pytest.mark.parametrize("commits", [1, 0], ids=["committed", "aborted"])
+def test_in_flight_is_what_was_submitted_and_has_not_ended(tmp_path: Path, commits: int) -> None:
+    """A transaction every 100 s from 50 s on that takes 200 s, however it ends: two of them, from the third on."""
+    ended = [row for row in outcomes(commits=commits, latency_ms=200_000.0) if row["t_submit"] < 2_200_000.0]
+    lost = InFlightTimes(array("d", [2_250_000.0, 2_350_000.0]), array("d", [2_250_000.0, 2_350_000.0]))
+    write_experiment(tmp_path, settings(), [ended] * 2, fast_append=lost)
     figure = figure_of(section_of(tmp_path), "in-flight")
-    own = figure.numbers[figure.numbers[LOAD] == 0.01].set_index("time_s")["in_flight"]
-    assert own[20.0] == 0.0
-    assert own[60.0] == 1.0
-    assert own[300.0] == own[1500.0] == own[2380.0] == 2.0
+    in_flight = figure.numbers.set_index("time_s")["in_flight"]
+    assert in_flight[20.0] == 0.0
+    assert in_flight[60.0] == 1.0
+    assert in_flight[300.0] == in_flight[1500.0] == in_flight[2380.0] == 2.0
 
 
 def test_operation_types_stand_beside_each_other(tmp_path: Path) -> None:
@@ -312,18 +313,21 @@ def test_settings_that_some_experiments_have_not_are_levels_too(tmp_path: Path) 
 
 
 def test_a_sweep_with_holes_shows_what_there_is(tmp_path: Path) -> None:
-    """At the smallest load only 5 tables on s3x were run, which is the reference of no axis."""
-    for scale_ms, tables, store in (
-        (100_000.0, 5, "s3x"),
-        (50_000.0, 5, "s3x"),
+    """One table was never tried on s3, where both would be held; 5 tables on s3x at the highest load only."""
+    holes = (
+        (100_000.0, 1, "s3x"),
+        (50_000.0, 1, "s3x"),
+        (100_000.0, 5, "s3"),
+        (50_000.0, 5, "s3"),
         (25_000.0, 5, "s3x"),
-        (25_000.0, 1, "s3"),
-        (25_000.0, 5, "s3"),
-    ):
+    )
+    for scale_ms, tables, store in holes:
         changed = settings(scale_ms, storage={"provider": store}, catalog={"num_tables": tables})
         write_experiment(tmp_path, changed, [outcomes(scale_ms)] * 2)
     section = section_of(tmp_path)
-    assert len(section.sweep.axes) == 3
+    sweep = section.sweep
+    assert len(sweep.axes) == 3
+    assert sweep.fixed(sweep.x) == {"catalog.num_tables": 1.0, STORE: "s3x"}
     for figure in section.figures:
         assert len(figure.numbers), figure.name
         assert drawn(figure).axes, figure.name
@@ -337,18 +341,39 @@ def test_a_figure_is_1200_pixels_wide_and_its_svg_is_xml(stores: Section) -> Non
     assert float(root.attrib["width"].removesuffix("pt")) == 8 * 72
 
 
+def is_whole(figure: Figure) -> bool:
+    """Whether all that a figure draws lies within its edges."""
+    with mpl.rc_context(STYLE):
+        canvas = figure.draw()
+        canvas.draw_without_rendering()
+        box, (width, height) = canvas.get_tightbbox(), canvas.get_size_inches()
+    return bool(min(box.x0, box.y0) >= -0.01 and box.x1 <= width + 0.01 and box.y1 <= height + 0.01)
+
+
 def test_no_text_of_any_figure_is_cut_off(stores: Section, alone: Section) -> None:
     for section in (stores, alone):
-        for figure in section.figures:
-            with mpl.rc_context(STYLE):
-                canvas = figure.draw()
-                canvas.draw_without_rendering()
-                box = canvas.get_tightbbox()
-                size = canvas.get_size_inches()
-            assert box.x0 >= -0.01, figure.name
-            assert box.y0 >= -0.01, figure.name
-            assert box.x1 <= size[0] + 0.01, figure.name
-            assert box.y1 <= size[1] + 0.01, figure.name
+        assert [figure.name for figure in section.figures if not is_whole(figure)] == []
+
+
+def test_long_names_are_wrapped(tmp_path: Path) -> None:
+    for scale_ms in (100_000.0, 50_000.0):
+        stream = {"name": "ingestion", "inter_arrival": {"scale": scale_ms}}
+        other = {"name": "compaction", "inter_arrival": {"scale": 1e6}}
+        several = parse_settings(
+            {
+                "simulation": {"duration_ms": DURATION_MS},
+                "experiment": {"label": "streams"},
+                "storage": {"provider": "s3"},
+                "transaction": {"runtime": {"median": 1000.0, "sigma": 0.5}},
+                "streams": [stream, other],
+            }
+        )
+        made = outcomes(scale_ms) + outcomes(scale_ms, operation_type="validated_overwrite")
+        write_experiment(tmp_path, several, [made] * 2)
+    figure = figure_of(section_of(tmp_path), "operations")
+    labels = [axes.get_xlabel() for axes in drawn(figure).axes]
+    assert labels == ["submissions per second by\ningestion"] * 3
+    assert is_whole(figure)
 
 
 @pytest.mark.parametrize(
