@@ -23,7 +23,8 @@ examples:
 
 Needs what endive consolidate writes. Writes to OUT, as Parquet: run_summaries (counts and histograms that merge),
 run_metrics (a row for each run), summary (a row for each experiment, with confidence intervals), commit_rates (over
-time), and with --baseline differences (paired by seed). Each has a row for every operation type too.
+time), and with --baseline differences (paired by seed). Each has a row for every operation type; run_metrics, summary
+and differences have one for all of them too.
 """
 
 
