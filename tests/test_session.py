@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import socket
 import sys
 from pathlib import Path
@@ -30,6 +31,17 @@ def test_a_session_has_the_settings_of_every_session(spark: SparkSession) -> Non
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert spark.conf.get("spark.ui.enabled") == "false"
     assert spark.sparkContext.master == "local[2,4]"
+
+
+def test_what_the_way_to_java_logs_of_an_interrupt_is_not_shown(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in ("somewhere/py4j/java_gateway.py", "somewhere/else.py"):
+        record = logging.LogRecord(
+            "root", logging.ERROR, path, 1, "KeyboardInterrupt while sending command.", None, None
+        )
+        logging.getLogger().handle(record)
+    assert [record.pathname for record in caplog.records] == ["somewhere/else.py"]
 
 
 def test_workers_run_this_interpreter(spark: SparkSession) -> None:

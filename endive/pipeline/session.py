@@ -7,6 +7,7 @@ takes seconds to start, so callers open one only when there is work for it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -96,6 +97,7 @@ def _use_this_python(is_local: bool) -> None:
 
 def _launch(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Start the JVM, whose complaints are shown only if it does not start, and a session in it."""
+    logging.getLogger().addFilter(_is_not_of_py4j)
     conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
     with tempfile.TemporaryFile() as complaints:
         try:
@@ -106,6 +108,11 @@ def _launch(master: str, settings: Mapping[str, str]) -> SparkSession:
         except Exception as error:
             reason = _complaint(complaints) if "JAVA_GATEWAY_EXITED" in str(error) else reason_of(error)
             raise SparkUnavailableError(f"Spark cannot start with master {master}: {reason}") from error
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Keep from the root logger what py4j tells it of an interrupt, traceback and all; errors it raises anyway."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def reason_of(error: Exception) -> str:
