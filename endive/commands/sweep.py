@@ -34,7 +34,12 @@ _FAILURES_SHOWN: Final = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sweep", type=Path, metavar="SWEEP", help="TOML file with a table [sweep], or a name")
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("experiments"), metavar="DIR", help="where results go (default: experiments)"
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("experiments"),
+        metavar="DIR",
+        help="where results go (default: experiments)",
     )
     parser.add_argument("--seeds", type=positive, metavar="N", help="how many seeds, instead of sweep.seeds")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: as Spark is set up, else local[*])")
