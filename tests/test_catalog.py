@@ -310,6 +310,13 @@ class TestAppendLog:
         counters = catalog.report().counters
         assert (counters.append_compactions_triggered, counters.append_compactions_completed) == (2, 1)
 
+    def test_a_compaction_takes_at_least_the_providers_floor(self) -> None:
+        storage = create_provider("s3x", np.random.RandomState(1), PROVIDER_PROFILES)
+        log = AppendLog(compaction_max_entries=1, compaction_latency=FixedLatency(3.0))
+        catalog = AppendCatalog(storage, 4, PARTITIONS, log=log)
+        assert succeeds(catalog, intend(read(catalog), None, 0))
+        assert next(submit(catalog, intend(read(catalog), None, 1))) == 10.0
+
     def test_who_does_not_know_of_the_seal_learns_it_from_a_failed_append(self) -> None:
         catalog = AppendCatalog(fixed_storage(), 4, PARTITIONS, log=AppendLog(compaction_max_entries=1))
         stale = read(catalog)

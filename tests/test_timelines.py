@@ -451,6 +451,12 @@ def test_total_timeout(limit_ms: float, row: Row) -> None:
     assert row_of(simulate([writer(), rival(1, 500.0)], policy=CommitPolicy(total_timeout_ms=limit_ms))) == row
 
 
+def test_retries_that_have_run_out_come_before_the_timeout() -> None:
+    policy = CommitPolicy(total_timeout_ms=1.0)
+    row = row_of(simulate([writer(), rival(1, 500.0)], max_retries=0, policy=policy))
+    assert row == Row(ANSWER, reason="max_retries_exceeded")
+
+
 BACKOFF = {"backoff_enabled": True, "backoff_base_ms": 100.0, "backoff_max_ms": 300.0, "backoff_jitter": 0.0}
 
 
