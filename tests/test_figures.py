@@ -19,6 +19,7 @@ from endive.pipeline.schemas import QUANTILES
 from endive.report.figure import STYLE, Figure, new_canvas, render, set_log_ticks
 from endive.report.report import Section
 from endive.report.tables import to_csv, to_markdown
+from endive.settings import Settings
 from endive.simulation import InFlightTimes
 from tests.experiment_folders import DURATION_MS
 from tests.report_folders import (
@@ -26,6 +27,7 @@ from tests.report_folders import (
     STORE,
     T_OF_TWO,
     WINDOW_S,
+    Rows,
     figure_of,
     outcomes,
     row_of,
@@ -206,6 +208,19 @@ def test_groups_without_a_commit_are_told_and_have_no_latency(tmp_path: Path) ->
         assert drawn(each).axes, each.name
 
 
+@pytest.mark.parametrize("made", [outcomes(commits=0), []], ids=["all given up", "nothing submitted"])
+def test_a_sweep_without_any_commit_is_drawn(tmp_path: Path, made: Rows) -> None:
+    for store in ("s3", "s3x"):
+        for scale_ms in (100_000.0, 50_000.0):
+            write_experiment(tmp_path, settings(scale_ms, storage={"provider": store}), [made] * 2)
+    latency = section_of(tmp_path, metrics=("commit_latency_p99_ms",))
+    assert not [figure.name for figure in latency.figures if figure.name.startswith("heatmap")]
+    figures = section_of(tmp_path).figures
+    assert {"heatmap-load-provider", "commit-rate", "in-flight"} <= {figure.name for figure in figures}
+    for figure in figures:
+        assert drawn(figure).axes, figure.name
+
+
 def test_heatmaps_are_of_any_metric_over_every_pair_of_settings(tmp_path: Path) -> None:
     for place, store in enumerate(("s3", "s3x")):
         for tables in (1, 5):
@@ -355,25 +370,39 @@ def test_no_text_of_any_figure_is_cut_off(stores: Section, alone: Section) -> No
         assert [figure.name for figure in section.figures if not is_whole(figure)] == []
 
 
+def streams_at(ingestion_ms: float, compaction_ms: float, num_tables: int = 1) -> Settings:
+    loads = {"ingestion": ingestion_ms, "compaction": compaction_ms}
+    return parse_settings(
+        {
+            "simulation": {"duration_ms": DURATION_MS},
+            "experiment": {"label": "streams"},
+            "storage": {"provider": "s3"},
+            "catalog": {"num_tables": num_tables},
+            "transaction": {"runtime": {"median": 1000.0, "sigma": 0.5}},
+            "streams": [{"name": name, "inter_arrival": {"scale": load_ms}} for name, load_ms in loads.items()],
+        }
+    )
+
+
 def test_long_names_are_wrapped(tmp_path: Path) -> None:
     for scale_ms in (100_000.0, 50_000.0):
-        stream = {"name": "ingestion", "inter_arrival": {"scale": scale_ms}}
-        other = {"name": "compaction", "inter_arrival": {"scale": 1e6}}
-        several = parse_settings(
-            {
-                "simulation": {"duration_ms": DURATION_MS},
-                "experiment": {"label": "streams"},
-                "storage": {"provider": "s3"},
-                "transaction": {"runtime": {"median": 1000.0, "sigma": 0.5}},
-                "streams": [stream, other],
-            }
-        )
         made = outcomes(scale_ms) + outcomes(scale_ms, operation_type="validated_overwrite")
-        write_experiment(tmp_path, several, [made] * 2)
+        write_experiment(tmp_path, streams_at(scale_ms, 1e6), [made] * 2)
     figure = figure_of(section_of(tmp_path), "operations")
     labels = [axes.get_xlabel() for axes in drawn(figure).axes]
     assert labels == ["submissions per second by\ningestion"] * 3
     assert is_whole(figure)
+
+
+def test_loads_of_several_streams_are_told_apart(tmp_path: Path) -> None:
+    for first_ms in (100_000.0, 50_000.0):
+        for second_ms in (400_000.0, 200_000.0):
+            for tables in (1, 2):
+                changed = streams_at(first_ms, second_ms, tables)
+                write_experiment(tmp_path, changed, [outcomes(first_ms) + outcomes(second_ms)] * 2)
+    figures = section_of(tmp_path).figures
+    assert len({figure.name for figure in figures}) == len(figures)
+    assert "Held at: 0.0025/s by compaction" in " ".join(figure.caption for figure in figures)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Axis:
         """Return a value with what it is of: "5 tables", "catalog latency 10 ms", "backoff on", "S3 Express"."""
         text = self.text(value)
         if self.is_load:
-            return f"{text}/s"
+            return f"{text}/s{self.label.removeprefix(LOAD_LABEL)}"
         if isinstance(value, str) and value != _NOT_SET and self.key.endswith(".provider"):
             return text
         if isinstance(value, float) and (match := _UNIT.search(self.label)):

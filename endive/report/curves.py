@@ -65,7 +65,7 @@ CURVES: Final = (
         "latency-throughput",
         "Commit latency against throughput",
         tuple(("throughput_per_s", f"commit_latency_{point}_ms") for point in ("p50", "p95", "p99")),
-        "Each curve runs along rising load; latency is that of the committed, from the end of the work to the answer.",
+        "Points run along what was swept; latency is that of the committed, from the end of the work to the answer.",
     ),
     Curve(
         "success",

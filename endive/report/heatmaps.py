@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations
@@ -36,21 +37,23 @@ def heatmap_figures(sweep: Sweep, metrics: Sequence[str] = HEATMAP_METRICS) -> I
     """Yield a figure for the pairs of swept settings that come first, with a panel for each metric."""
     pairs = [(x, y) for x, y in combinations(sweep.axes, 2) if len(x.levels) * len(y.levels) > 2]
     for x, y in pairs[:_MOST_FIGURES]:
-        yield heatmap_figure(sweep, x, y, metrics)
+        yield from _heatmaps_over(sweep, x, y, metrics)
 
 
-def heatmap_figure(sweep: Sweep, x: Axis, y: Axis, metrics: Sequence[str]) -> Figure:
-    """Return the figure of metrics over two axes, the others held."""
+def _heatmaps_over(sweep: Sweep, x: Axis, y: Axis, metrics: Sequence[str]) -> Iterator[Figure]:
+    """Yield the figure of metrics over two axes, the others held, if any metric has a value there."""
     fixed = sweep.fixed(x, y) | _telling_load(sweep, x, y)
     rows = sweep.at(fixed, sweep.whole)
     levels = [pick_levels(axis, _MOST_LEVELS) for axis in (x, y)]
     rows = rows[rows[x.key].isin(levels[0]) & rows[y.key].isin(levels[1])]
     shown = [metric for metric in metrics if rows[metric].notna().any()]
+    if not shown:
+        return
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     hatched = " Hatched: fewer than half of the finished transactions committed." if _is_low(rows).any() else ""
     intervals = sweep.interval_note("The intervals are in the table.")
-    return Figure(
-        name=f"heatmap-{_slug(x)}-{_slug(y)}",
+    yield Figure(
+        name=f"heatmap-{_slug(x, sweep.axes)}-{_slug(y, sweep.axes)}",
         title=f"{_capital(x.label)} and {y.label}",
         caption=f"Means over seeds, a cell for each pair of levels. {intervals}{held}{hatched}{censoring_note(rows)}",
         numbers=_numbers(sweep, rows, shown),
@@ -68,8 +71,11 @@ def _telling_load(sweep: Sweep, x: Axis, y: Axis) -> dict[str, Value]:
     return {load.key: spread.idxmax()} if len(spread) else {}
 
 
-def _slug(axis: Axis) -> str:
-    return "load" if axis.is_load else axis.key.rsplit(".", maxsplit=1)[-1].replace("_", "-")
+def _slug(axis: Axis, axes: Sequence[Axis]) -> str:
+    """Return a short name for a file, or a long one where several axes have the same."""
+    names = ["load" if each.is_load else each.key.rsplit(".", maxsplit=1)[-1] for each in axes]
+    name = names[axes.index(axis)]
+    return re.sub("[._]", "-", name if names.count(name) == 1 else axis.key)
 
 
 def _capital(text: str) -> str:
