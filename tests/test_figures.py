@@ -274,6 +274,17 @@ def test_closed_loops_have_the_bounds_of_one_in_n_clients(tmp_path: Path) -> Non
     assert rates[2.0] == pytest.approx(2.0 * rates[1.0])
 
 
+def test_figures_against_words_are_points_titled_by_what_was_swept(tmp_path: Path) -> None:
+    for store in ("s3", "s3x"):
+        write_experiment(tmp_path, settings(storage={"provider": store}), [outcomes(), outcomes(commits=1, of=2)])
+    figure = figure_of(section_of(tmp_path), "throughput")
+    assert figure.title == "Throughput against store"
+    (axes,) = drawn(figure).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["S3 Standard", "S3 Express"]
+    joined = [line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) > 1]
+    assert joined == []
+
+
 def test_an_open_load_is_bound_by_itself(stores: Section) -> None:
     dotted = [line for line in drawn(figure_of(stores, "throughput")).axes[0].lines if line.get_linestyle() == ":"]
     assert len(dotted) == 1

@@ -133,7 +133,7 @@ def curve_figure(sweep: Sweep, curve: Curve, material: Material) -> Figure:
     held = f" Held at: {sweep.phrase(fixed)}." if fixed else ""
     return Figure(
         name=curve.name,
-        title=curve.title,
+        title=curve.title.replace("load", "load" if sweep.x.is_load else sweep.x.label),
         caption=f"{curve.caption}{_success_bound_note(rows)} {interval_note(sweep)}{held}{marks_note(rows)}",
         numbers=_numbers(sweep, curve, rows),
         draw=partial(_draw, sweep, curve, rows),
