@@ -42,6 +42,21 @@ def settings(scale_ms: float = 100_000.0, label: str = "swept", **changes: dict[
     return parse_settings(data)
 
 
+def closed_loop(clients: int) -> Settings:
+    """Settings of clients without retries who work for ten seconds, without a pause between."""
+    return settings(
+        label="closed",
+        transaction={
+            "clients": clients,
+            "inter_arrival": None,
+            "retry": 0,
+            "think_time": {"distribution": "fixed", "value": 0.0},
+            "runtime": {"distribution": "fixed", "value": 10_000.0},
+            "operation_types": {"fast_append": 1.0},
+        },
+    )
+
+
 def outcomes(
     every_ms: float = 100_000.0, commits: int = 1, of: int = 1, latency_ms: float = 1000.0, **values: Any
 ) -> Rows:

@@ -28,6 +28,7 @@ from tests.report_folders import (
     T_OF_TWO,
     WINDOW_S,
     Rows,
+    closed_loop,
     figure_of,
     outcomes,
     row_of,
@@ -251,16 +252,8 @@ def test_cells_of_which_fewer_than_half_commit_are_hatched(stores: Section) -> N
 
 def test_closed_loops_have_the_bounds_of_one_in_n_clients(tmp_path: Path) -> None:
     """Work of ten seconds, and next to it little of a cycle that is not exposed to others: the share is 1 / clients."""
-    closed: dict[str, Any] = {
-        "clients": 1,
-        "retry": 0,
-        "think_time": {"distribution": "fixed", "value": 0.0},
-        "runtime": {"distribution": "fixed", "value": 10_000.0},
-        "operation_types": {"fast_append": 1.0},
-    }
     for clients in (1, 2, 8):
-        changed = settings(transaction=closed | {"clients": clients, "inter_arrival": None})
-        write_experiment(tmp_path, changed, [outcomes(commits=1, of=clients)] * 2)
+        write_experiment(tmp_path, closed_loop(clients), [outcomes(of=clients)] * 2)
     section = section_of(tmp_path)
     figure = figure_of(section, "success")
     assert "about 1 / clients" in figure.caption

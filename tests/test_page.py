@@ -22,7 +22,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from endive.report.loading import load_materials
 from endive.report.page import write_page
 from endive.report.report import make_sections
-from tests.report_folders import fail, outcomes, settings, write_experiment
+from tests.report_folders import closed_loop, fail, outcomes, settings, write_experiment
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of two sweeps: loads, tables and stores with two seeds and two operation types; and a lone experiment."""
+    """A page of sweeps: small with all there is, of clients, large with one seed; and of a lone experiment."""
     root = tmp_path_factory.mktemp("runs")
     for store in ("s3", "s3x"):
         for tables in (1, 5):
@@ -63,6 +63,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for tables in TABLES:
             changed = settings(scale_ms, "many", catalog={"num_tables": tables})
             write_experiment(root, changed, [outcomes(1e6, latency_ms=scale_ms / tables, per_attempt_io_ms=50.0)])
+    for clients in (1, 2, 8):
+        write_experiment(root, closed_loop(clients), [outcomes(1e6, of=clients)] * 2)
     write_experiment(root, settings(label="single"), [outcomes(1e6)])
     path = root.parent / "page.html"
     write_page(path, make_sections(load_materials(root, fail)), [])
@@ -146,7 +148,7 @@ def chart(browser: webdriver.Chrome) -> str:
 
 
 def test_the_page_says_what_was_swept_found_and_made(opened: webdriver.Chrome) -> None:
-    assert opened.title == "Endive: a, many, single"
+    assert opened.title == "Endive: a, closed, many, single"
     assert "12 experiments of 2 seeds" in find(opened, "#description").text
     assert texts(opened, "#axes dt") == ["submissions per second", "tables", "store"]
     assert count(opened, "#finding-list li") >= 3
@@ -166,6 +168,21 @@ def test_curves_are_drawn_with_a_point_for_each_experiment_hollow_where_few_comm
     assert "Hollow points" in find(opened, "#caption").text
     assert "Held at: 1 table." in find(opened, "#caption").text
     assert set(texts(opened, "#chart text")) >= {"commits per second", "submissions per second", "0.0025", "0.04"}
+
+
+def test_bounds_are_drawn_where_they_are_near_and_told(opened: webdriver.Chrome) -> None:
+    """A client without retries, and others beside it: half of two commit at most, or little more."""
+    sweep_named(opened, "closed")
+    select(opened, "control-y", "committed of finished (%)")
+    assert "Dashed" in find(opened, "#caption").text
+    (line,) = find_all(opened, "#chart .bound")
+    assert line.get_attribute("clip-path") == "url(#inside)"
+    find(opened, "#chart").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert "2 clients" in find(opened, "#tooltip").text
+    assert re.search(r"typical attempts allow: 50(\.\d)?$", find(opened, "#tooltip").text, re.MULTILINE)
+    select(opened, "control-y", "commit latency, P50 (s)")
+    assert count(opened, "#chart .bound") == 0
+    assert "Dashed" not in find(opened, "#caption").text
 
 
 def test_every_metric_and_axis_can_be_chosen(opened: webdriver.Chrome) -> None:
@@ -372,7 +389,7 @@ def test_it_is_readable_at_any_width_in_light_and_dark(
     show(browser, size, is_dark=is_dark)
     browser.get(page.as_uri())
     assert browser.execute_script("return window.innerWidth") == size[0]
-    for name in ("a", "many", "single"):
+    for name in ("a", "closed", "many", "single"):
         sweep_named(browser, name)
         browser.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         for view in [each.get_attribute("id") for each in find_all(browser, "#views button")]:

@@ -29,6 +29,8 @@ function straightScale([low, high], pixels) {
 /** Return an SVG of the width there is, with room for its axes. */
 function makeFrame(width, height, margins) {
   const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" });
+  const inside = { x: margins.left, y: margins.top, width: width - margins.left - margins.right, height: height - margins.top - margins.bottom };
+  svg.append(shape("defs", {}, shape("clipPath", { id: "inside" }, shape("rect", inside))));
   return { svg, width, height, left: margins.left, right: width - margins.right, top: margins.top, bottom: height - margins.bottom };
 }
 
@@ -107,6 +109,8 @@ function drawCurves(frame, lines, options) {
     const shown = line.points.filter((each) => (!options.isLogX || each.x > 0) && (!options.isLogY || each.y > 0));
     if (options.isAxis && options.isJoined) frame.svg.append(band(shown, x, y, inside, color));
     else bars(frame, shown, x, y, inside, color);
+    const bounds = shown.filter((each) => options.hasBounds && each.bound !== null);
+    if (bounds.length > 1) frame.svg.append(boundLine(bounds, x, y, color));
     const path = shown.map((each, place) => `${place ? "L" : "M"}${x(each.x)},${y(each.y)}`).join("");
     if (options.isJoined) frame.svg.append(shape("path", { class: "curve", d: path || "M0,0", fill: "none", stroke: color, "stroke-width": 2 }));
     for (const each of shown) {
@@ -115,6 +119,12 @@ function drawCurves(frame, lines, options) {
     }
   }
   return targets;
+}
+
+/** Draw what the model allows, where that is within the frame. */
+function boundLine(points, x, y, color) {
+  const path = points.map((each, place) => `${place ? "L" : "M"}${x(each.x)},${y(each.bound)}`).join("");
+  return shape("path", { class: "bound", d: path, fill: "none", stroke: color, "stroke-width": 1.4, "stroke-dasharray": "6 4", "clip-path": "url(#inside)" });
 }
 
 function band(points, x, y, inside, color) {

@@ -13,6 +13,12 @@ function valueOf(sweep, operation, name, experiment) {
   });
 }
 
+/** Return what the model allows a metric of an experiment at most; null where it does not say. */
+function boundOf(sweep, operation, name, experiment) {
+  const bound = operation === "all" ? sweep.bounds[name]?.[experiment] ?? null : null;
+  return bound === null ? null : bound * metricOf.get(name).factor;
+}
+
 /** Whether fewer than half of the finished transactions of an experiment committed. */
 function isLow(sweep, operation, experiment) {
   const success = sweep.values[operation]?.success_rate?.[0]?.[experiment] ?? null;
@@ -64,7 +70,7 @@ function point(sweep, operation, choice, along, experiment) {
   const [y, low, high] = valueOf(sweep, operation, choice.y, experiment);
   if (y === null) return null;
   const order = along === null ? 0 : sweep.levels[along][experiment];
-  const made = { y, low, high, order, experiment, operation, isLow: isLow(sweep, operation, experiment), left: null, right: null };
+  const made = { y, low, high, order, experiment, operation, isLow: isLow(sweep, operation, experiment), left: null, right: null, bound: boundOf(sweep, operation, choice.y, experiment) };
   if (choice.x.axis !== undefined) {
     made.x = choice.x.axis === null ? 0 : placeOf(sweep.axes[choice.x.axis], order);
   } else {

@@ -1,6 +1,7 @@
 /* The part of the page that is explored: kinds of charts, what can be chosen for each, and how they answer. */
 
 const VIEWS = { curves: "Curves", heatmap: "Heatmap", breakdown: "Where time goes", time: "Over time" };
+const BOUND = "Dashed, where near: what the round trips of typical attempts allow.";
 const HOLLOW = "Hollow points: fewer than half of the finished transactions committed.";
 
 let sweep = report.sweeps[0];
@@ -130,15 +131,16 @@ function curvesChart() {
   const x = axis === null ? metricOf.get(state.x.slice(2)) : sweep.axes[axis];
   const visible = lines.filter((line) => !state.hidden.has(line.name) && line.points.length);
   const values = visible.flatMap((line) => line.points.map((each) => each.x)).filter((value) => value > 0);
+  const hasBounds = axis !== null && x.isNumber && visible.some((line) => line.points.some((each) => each.bound !== null));
   const frame = frameFor(["100,000"]);
   const found = drawCurves(frame, visible, {
     isLogX: axis === null ? x.isLog && Math.max(...values) > 20 * Math.min(...values) : x.isLog,
-    isLogY: isLogY(), isAxis: axis !== null, isJoined: along !== null && sweep.axes[along].isNumber,
+    isLogY: isLogY(), isAxis: axis !== null, hasBounds, isJoined: along !== null && sweep.axes[along].isNumber,
     labelX: x.label, labelY: y.label, top: y.unit === "%" && !isLogY() ? 100 : undefined,
     marks: axis === null ? undefined : x.texts.map((text, level) => ({ at: placeOf(x, level), text })),
   });
   const said = visible.some((line) => line.points.some((each) => each.isLow)) ? HOLLOW : "";
-  return { frame, found, legend: lines, caption: `${intervalNote(axis !== null && x.isNumber)} ${said}`, tell: tellPoint };
+  return { frame, found, legend: lines, caption: `${intervalNote(axis !== null && x.isNumber)} ${hasBounds ? BOUND : ""} ${said}`, tell: tellPoint };
 }
 
 const ONE_SEED = "One seed: no intervals.";
@@ -148,6 +150,7 @@ const meansNote = () => (sweep.hasIntervals ? "Means over seeds." : ONE_SEED);
 function tellPoint({ line, point: each }) {
   const y = metricOf.get(state.y), lines = [`${y.label}: ${withInterval(each.y, each.low, each.high)}`];
   if (state.x.startsWith("m:")) lines.push(`${metricOf.get(state.x.slice(2)).label}: ${withInterval(each.x, each.left, each.right)}`);
+  if (each.bound !== null) lines.push(`typical attempts allow: ${number(each.bound)}`);
   if (state.y !== "success_rate") lines.push(`committed of finished: ${number(valueOf(sweep, each.operation, "success_rate", each.experiment)[0])} %`);
   return [[line.name, phrase(sweep, each.experiment, [axisOf(state.series)])].filter(Boolean).join(", "), ...lines];
 }
