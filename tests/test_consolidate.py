@@ -26,6 +26,7 @@ from endive.pipeline.schemas import CONFIGURATIONS, CONSOLIDATED
 from endive.progress import MovingLine
 from endive.results import SCHEMA
 from tests.experiment_folders import settings_of, write_run
+from tests.processes import are_gone, descendants, endive_process, wait_until
 from tests.result_rows import aborted, committed, rows
 
 if TYPE_CHECKING:
@@ -211,6 +212,25 @@ def test_a_directory_is_consolidated_and_again_only_where_runs_have_changed(
     paths[1].write_bytes(b"PAR1")
     assert run() == Consolidation(experiments=2, written=1, problems=0)
     assert read(paths[1]).num_rows == 3
+
+
+def test_an_interrupt_while_spark_starts_is_one_line_and_leaves_no_process(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    process = endive_process("consolidate", str(tmp_path))
+    wait_until(lambda: any(map(is_java, descendants(process.pid))) or process.poll() is not None, "Java")
+    started = descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    printed, complaint = process.communicate(timeout=120)
+    assert (process.returncode, printed, complaint) == (130, "", "endive: interrupted\n")
+    wait_until(lambda: are_gone(started), "the end of what the command had started", 60.0)
+
+
+def is_java(process_id: int) -> bool:
+    try:
+        command = Path(f"/proc/{process_id}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"org.apache.spark.deploy.SparkSubmit" in command
 
 
 class ShownAlways(MovingLine):

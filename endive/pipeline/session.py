@@ -11,10 +11,12 @@ import logging
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Final
@@ -102,12 +104,29 @@ def _launch(master: str, settings: Mapping[str, str]) -> SparkSession:
     with tempfile.TemporaryFile() as complaints:
         try:
             if SparkContext._gateway is None:
-                gateway = launch_gateway(conf, {"stdout": complaints, "stderr": complaints})  # type: ignore[no-untyped-call]
+                with _interrupts_held_back():
+                    gateway = launch_gateway(conf, {"stdout": complaints, "stderr": complaints})  # type: ignore[no-untyped-call]
                 SparkContext._ensure_initialized(gateway=gateway)
             return SparkSession.builder.config(map=dict(conf.getAll())).getOrCreate()
         except Exception as error:
             reason = _complaint(complaints) if "JAVA_GATEWAY_EXITED" in str(error) else reason_of(error)
             raise SparkUnavailableError(f"Spark cannot start with master {master}: {reason}") from error
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let an interrupt wait for the end of the block: a JVM that nobody waits for as it starts never ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held_back: list[int] = []
+    earlier = signal.signal(signal.SIGINT, lambda number, _: held_back.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+        if held_back:
+            raise KeyboardInterrupt
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
