@@ -279,7 +279,7 @@ def test_pointing_at_a_value_tells_it_with_its_interval(opened: webdriver.Chrome
     ActionChains(opened).move_to_element(point).perform()
     tooltip = find(opened, "#tooltip")
     assert tooltip.is_displayed()
-    assert "S3 Standard, 0.0025/s, 1 table" in tooltip.text
+    assert "0.0025/s, 1 table, S3 Standard" in tooltip.text
     assert "commits per second: 0.00444 (0.00444 to 0.00444)" in tooltip.text.replace("0.0044 ", "0.00444 ")
     ActionChains(opened).move_to_element(find(opened, "h1")).perform()
     assert not tooltip.is_displayed()

@@ -40,11 +40,8 @@ function placeOf(axis, level) {
 }
 
 /** Return an experiment in words. */
-function phrase(sweep, experiment, without = []) {
-  return sweep.axes
-    .map((axis, place) => (without.includes(place) ? "" : axis.phrases[sweep.levels[place][experiment]]))
-    .filter(Boolean)
-    .join(", ");
+function phrase(sweep, experiment) {
+  return sweep.axes.map((axis, place) => axis.phrases[sweep.levels[place][experiment]]).join(", ");
 }
 
 /** Return curves: a name, a level, and points {x, y, low, high, left, right, isLow, experiment} each. */

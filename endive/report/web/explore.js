@@ -152,7 +152,7 @@ function tellPoint({ line, point: each }) {
   if (state.x.startsWith("m:")) lines.push(`${metricOf.get(state.x.slice(2)).label}: ${withInterval(each.x, each.left, each.right)}`);
   if (each.bound !== null) lines.push(`typical attempts allow: ${number(each.bound)}`);
   if (state.y !== "success_rate") lines.push(`committed of finished: ${number(valueOf(sweep, each.operation, "success_rate", each.experiment)[0])} %`);
-  return [[line.name, phrase(sweep, each.experiment, [axisOf(state.series)])].filter(Boolean).join(", "), ...lines];
+  return [[state.series === "operation" ? line.name : "", phrase(sweep, each.experiment)].filter(Boolean).join(", "), ...lines];
 }
 
 function heatmapChart() {
