@@ -40,9 +40,8 @@ MEASURES = Path(__file__).with_name("page_measures.js").read_text(encoding="utf-
 LOADS = 9
 TABLES = (1, 2, 3, 4, 5, 6)
 
-pytestmark = pytest.mark.skipif(
-    BROWSER is None or DRIVER is None, reason="no chromium and chromedriver on the PATH to open the page in"
-)
+if BROWSER is None or DRIVER is None:
+    pytest.skip("no chromium and chromedriver on the PATH to open the page in", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +72,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    assert BROWSER is not None
     options = Options()
     options.binary_location = BROWSER
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
