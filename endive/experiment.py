@@ -50,14 +50,23 @@ def check_experiment(settings: Settings, root: Path = EXPERIMENTS_FOLDER) -> Non
     """Raise ConfigError if the directory of a labelled configuration is there and of another making."""
     folder = experiment_folder(settings, root)
     snapshot, version = folder / SNAPSHOT_NAME, folder / VERSION_NAME
-    if snapshot.exists() and snapshot.read_text(encoding="utf-8") != snapshot_text(settings):
+    if snapshot.exists() and _read(snapshot) != snapshot_text(settings):
         raise ConfigError([f"{snapshot}: is of another configuration; move {folder} away or choose another label"])
-    made_by = version.read_text(encoding="utf-8").splitlines() if version.exists() else [f"model {MODEL_VERSION}"]
+    made_by = _read(version).splitlines() if version.exists() else [f"model {MODEL_VERSION}"]
     if f"model {MODEL_VERSION}" not in made_by:
         found = next((line for line in made_by if line.startswith("model ")), "no model version")
         raise ConfigError(
             [f"{version}: says {found}, this is model {MODEL_VERSION}, whose results differ; move {folder} away"]
         )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: is not UTF-8 text"]) from error
 
 
 def _write(path: Path, text: str) -> None:

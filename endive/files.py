@@ -19,17 +19,12 @@ class UnfinishedFile:
     """A file on its way to `path`. `commit()` gives it its name; `discard()` removes it if it has none yet."""
 
     def __init__(self, path: Path) -> None:
-        if path.is_symlink():
-            path = path.resolve()
-        if path.is_dir():
-            raise UnwritableOutputError(f"{path}: is a directory; name a file")
-        if path.exists() and not path.is_file():
-            raise UnwritableOutputError(f"{path}: is not a regular file, and cannot be replaced by one")
-        if path.parent.exists() and not path.parent.is_dir():
-            raise UnwritableOutputError(f"{path}: cannot be written: {path.parent} is not a directory")
-        self.path = path
-        self._unfinished = path.with_name(f".{path.name}.{_this_host()}.{os.getpid()}.unfinished")
         try:
+            if path.is_symlink():
+                path = path.resolve()
+            _refuse_what_no_file_can_replace(path)
+            self.path = path
+            self._unfinished = path.with_name(f".{path.name}.{_this_host()}.{os.getpid()}.unfinished")
             path.parent.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(path)
             self.stream: BinaryIO = self._unfinished.open("wb")
@@ -74,6 +69,15 @@ def is_being_written(path: Path) -> bool:
 def unfinished_files(path: Path, host: str = "*") -> Iterator[Path]:
     """Yield what processes of `host` (a pattern) have written of `path`, or left of it when they were killed."""
     return path.parent.glob(f".{glob.escape(path.name)}.{host}.*.unfinished")
+
+
+def _refuse_what_no_file_can_replace(path: Path) -> None:
+    if path.is_dir():
+        raise UnwritableOutputError(f"{path}: is a directory; name a file")
+    if path.exists() and not path.is_file():
+        raise UnwritableOutputError(f"{path}: is not a regular file, and cannot be replaced by one")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise UnwritableOutputError(f"{path}: cannot be written: {path.parent} is not a directory")
 
 
 def _this_host() -> str:

@@ -162,6 +162,22 @@ def test_an_experiment_of_another_model_is_not_mixed_in(folder: Path, capsys: py
     assert "another configuration" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["cfg.toml", "version.txt"])
+def test_what_an_experiment_was_made_of_must_be_readable(folder: Path, name: str) -> None:
+    (folder / "cfg.toml").write_text(CONFIG + '[experiment]\nlabel = "shared"\n')
+    assert main(["run", "cfg.toml", "--seed", "1", "--quiet"]) == 0
+    (kept,) = folder.rglob(f"experiments/*/{name}")
+    kept.write_bytes(b"\xff\xfe")
+    done = endive("run", "cfg.toml", "--seed", "2", "--quiet")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{name}: is not UTF-8 text" in done.stderr
+    kept.unlink()
+    kept.mkdir()
+    done = endive("run", "cfg.toml", "--seed", "2", "--quiet")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{name}: cannot be read: Is a directory" in done.stderr
+
+
 def test_the_output_path_of_the_file_is_used(folder: Path) -> None:
     (folder / "cfg.toml").write_text(CONFIG.replace("seed = 1", 'seed = 1\noutput_path = "results.parquet"'))
     assert main(["run", "cfg.toml", "--quiet"]) == 0
@@ -177,6 +193,7 @@ def test_the_output_path_of_the_file_is_used(folder: Path) -> None:
         (["run", "cfg.toml", "--output", "."], ".: is a directory"),
         (["run", "cfg.toml", "--output", "cfg.toml/out.parquet"], "cfg.toml is not a directory"),
         (["run", "cfg.toml", "--output", "/proc/out.parquet"], "/proc/out.parquet: cannot be written"),
+        (["run", "cfg.toml", "--output", "x" * 300], "File name too long"),
         (["run", "cfg.toml", "--output", "./cfg.toml"], "cfg.toml: is the configuration"),
         (["trace", "cfg.toml", "-o", "cfg.toml"], "cfg.toml: is the configuration"),
         (["trace", "cfg.toml", "-o", "x", "--events", "cfg.toml"], "cfg.toml: is the configuration"),
@@ -263,7 +280,7 @@ def start_long_run(folder: Path) -> subprocess.Popen[str]:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job's children ignore it
     )
     deadline = time.monotonic() + 60.0
-    while not list(folder.rglob("*.unfinished")):
+    while not list(folder.rglob(".results.parquet.*.unfinished")):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.05)
