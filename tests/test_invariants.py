@@ -625,6 +625,7 @@ def test_8_10_ml_plus_deferred_validity_of_an_orphan() -> None:
     by_id = {row.txn_id: row for row in statistics.transactions}
     assert [by_id[txn_id].abort_reason for txn_id in range(3)] == [None, "max_retries_exceeded", None]
     assert (statistics.final_seq, statistics.table_versions) == (2, (2,))
+    assert statistics.manifest_list_counters.manifest_append_orphans == 1
     # Read 1, work 100; list read 10, file 20, entry 4, commit 1.
     assert by_id[2].commit_time_ms == 1000.0 + 1.0 + 100.0 + (10.0 + 20.0 + 4.0) + 1.0
 

@@ -19,13 +19,13 @@ from endive import catalog as catalogs
 from endive import transaction as operations
 from endive.catalog import AppendCatalog, AppendLog, CASCatalog, Catalog, CatalogCounters, InstantCatalog
 from endive.config import build_simulation_config, parse_settings
-from endive.manifest_list import ManifestListCounters
+from endive.manifest_list import ManifestListCounters, ManifestLists
 from endive.operation_costs import ConflictCost, CostPerCommit, OperationCosts
 from endive.policy import CommitPolicy, ConflictingManifests, ManifestListLog, ObjectSizes
 from endive.simulation import Simulation, SimulationConfig, Statistics
 from endive.storage import ArtifactLatency, FixedLatency, ProfiledStorage, SizeBasedLatency, StorageResult
 from endive.test_utils import ScriptedWorkload, create_test_config, fixed_storage, run_generator
-from endive.transaction import Transaction, TransactionResult
+from endive.transaction import WHOLE_TABLE, Transaction, TransactionResult
 
 READ, CAS, APPEND, MISS = 7.0, 11.0, 5.0, 37.0
 LIST_READ, LIST_WRITE = 13.0, 17.0
@@ -396,6 +396,17 @@ def test_of_two_who_rewrite_a_sealed_list_the_first_wins_and_both_pay() -> None:
     assert [rows[number].manifest_list_writes for number in (3, 4)] == [1, 1]
     assert [rows[number].per_attempt_io_ms for number in (3, 4)] == [REWRITTEN, REWRITTEN + MISS]
     assert statistics.manifest_list_counters == ManifestListCounters(5, 2 + 1, 1)
+
+
+def test_an_entry_for_a_list_that_was_rewritten_meanwhile_misses() -> None:
+    """The new list is another object, though it ends at the offset at which the old one did when it was read."""
+    lists, key = ManifestLists(ManifestListLog(entry_bytes=50, seal_bytes=40)), (0, WHOLE_TABLE)
+    read = lists.end(key)
+    assert lists.try_append(key, read)
+    lists.rewrite(key, read.generation)
+    assert lists.end(key).offset == read.offset
+    assert not lists.try_append(key, read)
+    assert lists.try_append(key, lists.end(key))
 
 
 RUN = READ + WORK + ATTEMPT + CAS + READ + LIST_READ  # 1091: to the end of the validation that finds the conflict
