@@ -113,6 +113,8 @@ def test_seeds_are_a_count_from_the_seed_of_the_file_or_a_list() -> None:
 def test_the_count_can_be_given_instead() -> None:
     assert sweep_of("[sweep]\nseeds = 3", seeds=5).seeds == (1, 2, 3, 4, 5)
     assert sweep_of("[sweep]\nseeds = [9, 0, 4]", seeds=2).seeds == (9, 0)
+    (line,) = complaints("[sweep]\nseeds = 3", seeds=1_000_001)
+    assert line == "sweep.seeds = 1000001: must be a count from 1 to 1000000 or an array of seeds"
     assert complaints("[sweep]\nseeds = [9, 0, 4]", seeds=4) == ["sweep.seeds = [9, 0, 4]: must have 4 or more seeds"]
 
 
