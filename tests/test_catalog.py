@@ -337,6 +337,18 @@ class TestAppendLog:
         assert run_generator(first)[1].success
         assert run_generator(second)[1].success
 
+    def test_a_compaction_that_comes_too_late_yields_the_offset_of_its_instant(self) -> None:
+        """The winner has compacted and appended; the loser pays the swap, and appends without a miss."""
+        catalog = AppendCatalog(fixed_storage(), 4, PARTITIONS, log=AppendLog(compaction_max_entries=2))
+        assert succeeds(catalog, intend(read(catalog), None, 0))
+        assert succeeds(catalog, intend(read(catalog), None, 0))
+        base = read(catalog)
+        loser = submit(catalog, intend(base, None, 2, txn_id=2))
+        assert next(loser) == 5.0
+        assert succeeds(catalog, intend(base, None, 1))
+        assert run_generator(loser)[1] == CommitResult(True, 5.0 + 4.0 + 10.0, physical_failures=0)
+        assert catalog.report().counters.append_compactions_completed == 1
+
     def test_a_compaction_that_comes_second_is_a_failed_swap(self) -> None:
         """Compare-and-swap 5, its failure 50: the loser waits 50 before it appends."""
         log = AppendLog(compaction_max_entries=1)
