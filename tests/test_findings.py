@@ -111,6 +111,14 @@ def test_one_seed_is_said_of_a_load(tmp_path: Path) -> None:
     assert "(" not in said(section, "latency")[0]
 
 
+def test_a_wide_gap_of_loads_in_which_saturation_lies_is_warned_of(tmp_path: Path) -> None:
+    """From 0.01 to 0.04 a second is a factor of 4; the load of 0.02, which would be in between, was not swept."""
+    for scale_ms, of in ((100_000.0, 1), (25_000.0, 2)):
+        write_experiment(tmp_path, settings(scale_ms), [outcomes(scale_ms, 1, of)] * 2)
+    (text,) = said(section_of(tmp_path), "data")
+    assert text.startswith("Saturation lies between 0.01 and 0.04/s, where nothing was swept")
+
+
 def test_throughput_that_still_follows_the_load(tmp_path: Path) -> None:
     """Nine of ten commit at the highest load: success has fallen, throughput has not bent."""
     section = section_of(write_loads(tmp_path, commits=lambda _: 17, of=lambda load: 18 if load > 0.03 else 17))

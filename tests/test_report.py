@@ -156,6 +156,27 @@ def test_an_older_report_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Every experiment has one seed" in printed.out
 
 
+def test_figures_that_only_an_older_report_had_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    for scale_ms in (100_000.0, 50_000.0):
+        write_experiment(tmp_path / "runs", settings(scale_ms), [outcomes(scale_ms)] * 2)
+    out, fresh = tmp_path / "out", tmp_path / "fresh"
+    assert main(["analyze", str(tmp_path / "runs"), "-o", str(out)]) == 0
+    (out / "figures" / "mine.png").write_bytes(b"not of a report")
+    for folder in (out, fresh):
+        assert main(["analyze", str(tmp_path / "runs"), "-o", str(folder), "--where", f"{LOAD}=50000"]) == 0
+    assert "figures/throughput.png" not in contents(fresh)
+    assert contents(out).keys() - contents(fresh).keys() == {"figures/mine.png"}
+
+
+def test_intervals_end_where_what_they_are_of_does(tmp_path: Path) -> None:
+    """Student's t for seeds of which a third and all commit would reach from -3.6 to 4.9."""
+    write_experiment(tmp_path, settings(), [outcomes(commits=1, of=3), outcomes()])
+    (row,) = section_of(tmp_path).sweep.whole.to_dict("records")
+    assert (row["success_rate_low"], row["success_rate_high"]) == (0.0, 1.0)
+    assert row["throughput_per_s_low"] == 0.0
+    assert row["throughput_per_s_high"] > row["throughput_per_s"]
+
+
 def test_sweeps_of_several_names_have_sections_and_files_of_their_own(tmp_path: Path) -> None:
     for label in ("first", "second.one"):
         write_experiment(tmp_path / "runs", settings(label=label), [outcomes()] * 2)

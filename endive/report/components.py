@@ -193,7 +193,7 @@ def _finish(axes: Axes, sweep: Sweep, name: str, rows: pd.DataFrame, *, is_last:
     values = [value * metric.factor for value in finite(rows[name]) if value > 0]
     axes.set_ylabel(metric.label.replace("commit latency, ", "latency, "))
     set_level_ticks(axes, sweep.x)
-    if metric.unit == "%":
+    if metric.is_share:
         axes.set_ylim(*PERCENT)
     elif values:
         set_log_ticks(axes, "y", min(values), max(values))

@@ -276,11 +276,11 @@ def draw_curve(
     else:
         factor = METRIC_OF[x].factor
         across, left, right = (rows[x + end].to_numpy(dtype=float) * factor for end in ("", "_low", "_high"))
-        axes.hlines(up, np.maximum(left, 0.0), right, **bars)
+        axes.hlines(up, left, right, **bars)
     if x is None and along.is_number:
-        axes.fill_between(across, np.maximum(low, 0.0), high, color=color, alpha=0.2, linewidth=0)
+        axes.fill_between(across, low, high, color=color, alpha=0.2, linewidth=0)
     else:
-        axes.vlines(across, np.maximum(low, 0.0), high, **bars)
+        axes.vlines(across, low, high, **bars)
     if along.is_number:
         axes.plot(across, up, color=color)
     is_hollow = rows["success_rate"].to_numpy(dtype=float) < 0.5
@@ -293,7 +293,7 @@ def _label_up(axes: Axes, metric: Metric, values: Sequence[float], *, is_family:
     positive = [value for value in values if value > 0]
     if metric.is_log and positive and max(positive) > 5 * min(positive):
         set_log_ticks(axes, "y", min(positive), max(positive))
-    elif metric.unit == "%" and positive and max(positive) > 50.0:
+    elif metric.is_share and positive and max(positive) > 50.0:
         axes.set_ylim(*PERCENT)
     else:
         axes.set_ylim(0.0, 1.06 * max([*positive, 1e-9]))

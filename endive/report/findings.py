@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ _HALF: Final = "success 0.5"
 _KNEE: Final = "knee"
 _CENSORED_SHARE: Final = 0.05
 _MOST_NAMED: Final = 3
+_WIDE_GAP: Final = 2.6
+"""Loads in steps of 1, 2, 5 and 10 are close enough."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def _latency(sweep: Sweep) -> Iterator[Finding]:
 
 def _latency_of(row: pd.Series, point: str) -> str:
     mean, low, high = (row[f"commit_latency_{point}_ms{end}"] / 1000.0 for end in ("", "_low", "_high"))
-    interval = f" ({number(max(low, 0.0))} to {number(high)})" if np.isfinite(low) else ""
+    interval = f" ({number(low)} to {number(high)})" if np.isfinite(low) else ""
     return f"{number(mean)} s{interval}"
 
 
@@ -239,7 +242,24 @@ def _warnings(sweep: Sweep, material: Material) -> Iterator[Finding]:
             f"{_experiments(len(cut))} with more than 5 % of the submitted in flight at the end (up to {share} %), "
             "which count in neither success nor latency: both look better than they are"
         )
+    yield from _wide_gaps(sweep)
     yield from _warm_up(sweep, material)
+
+
+def _wide_gaps(sweep: Sweep) -> Iterator[Finding]:
+    """Warn of loads at which 95 % commit that were read off a straight line across a wide gap of the sweep."""
+    table = saturation_frame(sweep)
+    if table is None or sweep.x is None:
+        return
+    swept = [level for level in sweep.x.levels if isinstance(level, float)]
+    found = [load for load in table.loc[table["point"] == _SUCCESS, "load"] if pd.notna(load)]
+    gaps = {gap for gap in pairwise(swept) if gap[1] > _WIDE_GAP * gap[0] and any(gap[0] < x < gap[1] for x in found)}
+    if gaps:
+        between = " and ".join(f"{number(low)} and {number(high)}/s" for low, high in sorted(gaps))
+        yield _warning(
+            f"saturation lies between {between}, where nothing was swept: its interval knows how seeds scatter, not "
+            "how the curve runs in between; sweep loads there"
+        )
 
 
 def _warm_up(sweep: Sweep, material: Material) -> Iterator[Finding]:
@@ -263,7 +283,7 @@ def _warm_up(sweep: Sweep, material: Material) -> Iterator[Finding]:
             f"{number(100.0 * worst, 2)} % ({who}): longer runs, or a later window, would tell better"
         )
     if untold:
-        yield _warning(f"of {_experiments(untold)} MSER-5 cannot tell whether they had settled when the window began")
+        yield _warning(f"MSER-5 cannot tell of {_experiments(untold)} whether the window began late enough")
 
 
 def _experiments(count: int) -> str:

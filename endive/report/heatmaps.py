@@ -132,7 +132,7 @@ def _grid(
 def _norm(metric: Metric, cells: Grid) -> Normalize:
     values = finite(pd.Series(cells.ravel()))
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    if metric.unit == "%":
+    if metric.is_share:
         return Normalize(0.0, 100.0)
     if metric.is_log and low > 0 and high > 10 * low:
         return LogNorm(low, high)

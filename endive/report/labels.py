@@ -82,6 +82,11 @@ class Metric:
     is_log: bool = False
 
     @property
+    def is_share(self) -> bool:
+        """Whether it is a part of a whole."""
+        return self.unit == "%"
+
+    @property
     def label(self) -> str:
         """Return the title with the unit."""
         return f"{self.title} ({self.unit})" if self.unit else self.title

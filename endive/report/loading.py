@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+import pandas as pd
 import pyarrow as pa
 
 from endive.analysis.frames import AnalysisError
@@ -30,6 +31,7 @@ from endive.pipeline.experiments import (
 )
 from endive.pipeline.metrics import run_metrics, summarize_experiments
 from endive.pipeline.run_summary import SERIES_COUNTS, SummaryRow, from_table
+from endive.report.labels import METRIC_OF
 from endive.report.material import Material, Provenance, time_series
 from endive.results import read_metadata
 
@@ -80,7 +82,7 @@ def _material(name: str, experiments: Sequence[Experiment], on_problem: OnProble
         name=name,
         configurations=configurations(readable.values()).to_pandas(),
         runs=runs.to_pandas(),
-        summary=summarize_experiments(runs).to_pandas(),
+        summary=_within_reason(summarize_experiments(runs).to_pandas()),
         over_time={each: time_series(rows) for each, (_, rows, _) in loaded.items()},
         run_rows=load_rows,
         bounds=_bounds(readable),
@@ -92,6 +94,13 @@ def _load(experiment: Experiment) -> _Loaded:
     problems: list[str] = []
     table = read_summaries(experiment, problems.append)
     return run_metrics(table), from_table(table.select(_FOR_SERIES)), problems
+
+
+def _within_reason(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return a summary whose intervals end where the metrics do: at 0, and shares at 1."""
+    ends = {f"{name}_low": summary[f"{name}_low"].clip(lower=0.0) for name in METRIC_OF}
+    ends |= {f"{name}_high": summary[f"{name}_high"].clip(upper=1.0) for name in METRIC_OF if METRIC_OF[name].is_share}
+    return summary.assign(**ends)
 
 
 def _bounds(experiments: Mapping[str, Experiment]) -> Mapping[str, RateBounds]:

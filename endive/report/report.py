@@ -30,6 +30,7 @@ from endive.report.sweep import Sweep, make_sweep
 from endive.report.tables import to_csv, to_markdown
 
 PAGE_NAME: Final = "index.html"
+_KINDS: Final = {"figures": ("png", "svg"), "tables": ("csv", "md")}
 _FEW: Final = 12
 """So many figures are drawn here; more, by processes, which take seconds to start."""
 
@@ -112,7 +113,7 @@ def write_figures(folder: Path, sections: Sequence[Section], on_done: Callable[[
     entries = [(section, figure) for section in sections for figure in section.figures]
     for done, ((section, figure), images) in enumerate(zip(entries, _rendered(entries), strict=True), start=1):
         name = section.prefix + figure.name
-        for image, kind in zip(images, ("png", "svg"), strict=True):
+        for image, kind in zip(images, _KINDS["figures"], strict=True):
             _write(folder / "figures" / f"{name}.{kind}", image)
         _write(folder / "tables" / f"{name}.csv", to_csv(figure.numbers).encode())
         _write(folder / "tables" / f"{name}.md", _table_page(figure, section.sweep.axes).encode())
@@ -134,7 +135,10 @@ def _table_page(figure: Figure, axes: Sequence[Axis]) -> str:
 
 
 def write_findings(folder: Path, sections: Sequence[Section], where: Sequence[tuple[str, str]]) -> None:
-    """Write report.md: what was swept, what was found, and every figure with its numbers."""
+    """Write report.md: what was swept, what was found, and every figure with its numbers.
+
+    Figures and tables that an earlier report.md named, and this one does not, are removed.
+    """
     lines = ["# Report", ""]
     if where:
         lines += ["Only experiments with " + ", ".join(f"{key} = {value}" for key, value in where) + ".", ""]
@@ -147,7 +151,18 @@ def write_findings(folder: Path, sections: Sequence[Section], where: Sequence[tu
             name = section.prefix + figure.name
             lines += [f"### {figure.title}", "", f"![{figure.title}](figures/{name}.png)", "", f"{figure.caption} "]
             lines += [f"Numbers: [Markdown](tables/{name}.md), [CSV](tables/{name}.csv).", ""]
-    _write(folder / "report.md", "\n".join(lines).encode())
+    path, text = folder / "report.md", "\n".join(lines)
+    earlier = _figures_in(path.read_text(encoding="utf-8")) if path.is_file() else set()
+    _write(path, text.encode())
+    for name in earlier - _figures_in(text):
+        for place, kinds in _KINDS.items():
+            for kind in kinds:
+                (folder / place / f"{name}.{kind}").unlink(missing_ok=True)
+
+
+def _figures_in(text: str) -> set[str]:
+    """Return the names of the figures that a report.md shows."""
+    return set(re.findall(r"\(figures/([A-Za-z0-9_.-]+)\.png\)", text))
 
 
 def describe(sweep: Sweep) -> str:
