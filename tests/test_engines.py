@@ -6,6 +6,8 @@ import json
 import logging
 import math
 import os
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable
@@ -213,6 +215,21 @@ def test_files_are_the_same_but_for_the_engines_name(tmp_path: Path, monkeypatch
     found, expected = (files[engine].read_bytes() for engine in ("compiled", "reference"))
     assert found[:data_end] == expected[:data_end]
     assert 0 < len(found) - data_end < 40_000, "the footer"
+
+
+def test_a_compiled_run_imports_no_pandas(tmp_path: Path) -> None:
+    """It would take longer than the run; `pa.array` and `pa.scalar` import it."""
+    given = [
+        str(EXAMPLES / "mixed.toml"),
+        "--quiet",
+        "--engine",
+        "compiled",
+        "--output",
+        str(tmp_path / "rows.parquet"),
+    ]
+    check = f"import sys; from endive.main import main; main({['run', *given]}); print('pandas' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1] == "False"
 
 
 def test_kept_transactions_are_the_same_objects_either_way() -> None:

@@ -196,9 +196,9 @@ def rows_table(machine: Machine) -> pa.Table:
     numbers, times = machine.arrays["row_numbers"][:, :count], machine.arrays["row_times"][:, :count]
     outcomes = numbers[RowNumber.OUTCOME]
     special: dict[str, Any] = {
-        "n_retries": pa.array((numbers[RowNumber.ATTEMPTS] - 1).astype(np.int32)),
+        "n_retries": _column((numbers[RowNumber.ATTEMPTS] - 1).astype(np.int32), pa.int32()),
         "status": _decoded(outcomes != Outcome.COMMITTED, ("committed", "aborted")),
-        "abort_reason": _decoded(outcomes - 1, ABORT_REASONS, outcomes == Outcome.COMMITTED),
+        "abort_reason": _decoded(outcomes - 1, ABORT_REASONS),
         "operation_type": _decoded(numbers[RowNumber.OPERATION], machine.operations),
         "stream": _decoded(numbers[RowNumber.STREAM], machine.streams),
         "tables_written": _tables_written(machine, numbers[RowNumber.TABLES_END]),
@@ -208,11 +208,10 @@ def rows_table(machine: Machine) -> pa.Table:
         if column.name in special:
             columns.append(special[column.name])
         elif column.name.upper() in RowTime.__members__:
-            columns.append(pa.array(times[RowTime[column.name.upper()]].copy()))
+            columns.append(_column(times[RowTime[column.name.upper()]].copy(), column.type))
         else:
-            columns.append(
-                pa.array(numbers[RowNumber[column.name.upper()]].astype(column.type.to_pandas_dtype(), copy=True))
-            )
+            counts = numbers[RowNumber[column.name.upper()]]
+            columns.append(_column(counts.astype(column.type.to_pandas_dtype(), copy=True), column.type))
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
@@ -263,16 +262,30 @@ def _places_in_flight(machine: Machine) -> np.ndarray[Any, np.dtype[np.int64]]:
     return places
 
 
-def _decoded(codes: Any, names: Sequence[str], is_null: Any = None) -> Any:
-    indices = pa.array(codes.astype(np.int32), mask=is_null)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string())).dictionary_decode()
+def _column(values: Any, kind: pa.DataType) -> Any:
+    """Return numbers as an Arrow array over the same memory.
+
+    `pa.array` does as much, but imports pandas first: a fifth of the time of a short run.
+    """
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _decoded(codes: Any, names: Sequence[str]) -> Any:
+    """Return the name of each code; -1 is none."""
+    places = np.where(codes < 0, len(names), codes).astype(np.int32)
+    words = [name.encode() for name in names]
+    ends: Any = np.cumsum([0, *map(len, words)], dtype=np.int32)
+    known = pa.Array.from_buffers(pa.string(), len(words), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(words))])
+    return pa.concat_arrays([known, pa.nulls(1, pa.string())]).take(_column(places, pa.int32()))
 
 
 def _tables_written(machine: Machine, ends: Any) -> Any:
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     values = machine.arrays["row_tables"][: offsets[-1]].copy()
     from_arrays: Any = pa.ListArray.from_arrays
-    return from_arrays(pa.array(offsets), pa.array(values), type=SCHEMA.field("tables_written").type)
+    return from_arrays(
+        _column(offsets, pa.int32()), _column(values, pa.int32()), type=SCHEMA.field("tables_written").type
+    )
 
 
 def _array(dtype: np.dtype[np.void], rows: Sequence[Mapping[str, Any]]) -> Any:
