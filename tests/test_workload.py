@@ -171,7 +171,8 @@ def test_inverse_cdf_walks_the_items_that_are_left(uniforms: tuple[float, ...], 
 
 
 @pytest.mark.parametrize(
-    ("fraction", "selected", "written"), [(1.0, 3, 3), (0.5, 4, 2), (0.1, 3, 1), (0.3, 5, 2), (0.7, 1, 1)]
+    ("fraction", "selected", "written"),
+    [(1.0, 3, 3), (0.5, 4, 2), (0.1, 3, 1), (0.3, 5, 2), (0.3, 4, 1), (0.4, 4, 2), (0.7, 1, 1)],
 )
 def test_written_share(fraction: float, selected: int, written: int) -> None:
     assert written_count(fraction, selected) == written
