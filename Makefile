@@ -31,7 +31,7 @@ $(VENV)/.dev-ready: requirements-dev.lock $(VENV)/.run-ready
 setup: $(VENV)/.run-ready  ## Make an environment in .venv and install endive into it
 
 .PHONY: demo
-demo: $(VENV)/.run-ready  ## Sweep four stores over eight loads, and make a report of what they carry
+demo: $(VENV)/.run-ready  ## Sweep four stores over twelve loads, and make a report of what they carry
 	@$(BIN)/endive sweep stores -o experiments/demo
 	@$(BIN)/endive analyze experiments/demo -o experiments/demo-report
 

@@ -79,7 +79,7 @@ def cost_frame(sweep: Sweep, runs: pd.DataFrame) -> pd.DataFrame:
             values = costs[name].dropna()
             interval = mean_interval(values) if len(values) else None
             row[name] = interval.mean if interval else np.nan
-            row[f"{name}_low"] = interval.low if interval else None
+            row[f"{name}_low"] = None if interval is None or interval.low is None else max(0.0, interval.low)
             row[f"{name}_high"] = interval.high if interval else None
         rows.append(row | {"seeds": len(costs)})
     frame = pd.DataFrame(rows)

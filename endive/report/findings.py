@@ -23,8 +23,8 @@ _HALF: Final = "success 0.5"
 _KNEE: Final = "knee"
 _CENSORED_SHARE: Final = 0.05
 _MOST_NAMED: Final = 3
-_WIDE_GAP: Final = 2.6
-"""Loads in steps of 1, 2, 5 and 10 are close enough."""
+_WIDE_GAP: Final = 2.0
+"""Loads further apart than this are joined by a line that may be off by a quarter."""
 
 
 @dataclass(frozen=True)
