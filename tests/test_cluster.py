@@ -20,13 +20,15 @@ SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DEFAULTS = f"""
 spark.executor.memory                           512m
 spark.executor.cores                            1
+spark.cores.max                                 2
 spark.executor.extraJavaOptions                 {SMALL_JVM}
 spark.driver.host                               127.0.0.1
 spark.driver.bindAddress                        127.0.0.1
 spark.scheduler.minRegisteredResourcesRatio     1.0
 spark.scheduler.maxRegisteredResourcesWaitingTime 120s
 """
-"""As an administrator sets up a cluster; the last two let the sweep wait until both workers take part."""
+"""As an administrator sets up a cluster; the last two, with the number of cores, let the sweep wait until both
+workers take part."""
 
 
 class Cluster:

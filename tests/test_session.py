@@ -156,3 +156,14 @@ def test_spark_defaults_win_over_ours(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_a_local_master_tries_again_too(given: str, started: str) -> None:
     assert session._with_retries(given) == started
+
+
+def test_workers_of_a_cluster_run_the_python_that_spark_or_else_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert session.workers_python(False, {}) == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    assert session.workers_python(False, {}) == "/opt/python"
+    assert session.workers_python(False, {"spark.pyspark.python": "/usr/bin/python"}) == "/usr/bin/python"
+    assert session.workers_python(True, {"spark.pyspark.python": "/usr/bin/python"}) == sys.executable

@@ -208,6 +208,9 @@ def test_streams_that_are_wrong_are_told_by_name() -> None:
     assert complaints('[sweep.grid]\n"streams.ingest" = [1]', STREAMS) == [
         "sweep.grid.streams.ingest: names a stream, not a key of it"
     ]
+    assert complaints('[sweep.grid]\n"streams.ingest.clients" = [1]') == [
+        "sweep.grid.streams.ingest.clients: names a stream, and the file has no [[streams]]"
+    ]
 
 
 def test_what_is_wrong_with_the_experiment_itself_is_told_once() -> None:

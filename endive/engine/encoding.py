@@ -127,13 +127,18 @@ class Machine:
     def add_slots(self) -> None:
         """Make room for twice as many transactions in flight."""
         slots, idle = len(self.arrays["slots"]), int(self.run["free"])
-        for name in ("slots", "rngs", "touched", "parts"):
-            self.arrays[name] = np.concatenate([self.arrays[name], np.zeros_like(self.arrays[name])])
-        self.arrays["heap"] = np.concatenate([self.arrays["heap"], np.zeros(slots, EVENT)])
-        added = np.arange(2 * slots - 1, slots - 1, -1)
-        self.arrays["free"] = np.concatenate([self.arrays["free"][:idle], added, np.zeros(slots - idle, np.int64)])
+        for name in ("slots", "rngs", "touched", "parts", "heap", "free"):
+            self.arrays[name] = _grown(self.arrays[name], slots)
+        self.arrays["free"][idle : idle + slots] = np.arange(2 * slots - 1, slots - 1, -1)
         self.run["free"] = idle + slots
         self._bind()
+
+
+def _grown(array: np.ndarray[Any, Any], more: int) -> np.ndarray[Any, Any]:
+    """Return an array with zeros behind what it holds, copied as bytes: NumPy copies records field by field."""
+    grown = np.zeros((len(array) + more, *array.shape[1:]), dtype=array.dtype)
+    grown.reshape(-1).view(np.uint8)[: array.nbytes] = array.reshape(-1).view(np.uint8)
+    return grown
 
 
 def encode(config: SimulationConfig, seed: int) -> Machine:
@@ -174,7 +179,7 @@ def encode(config: SimulationConfig, seed: int) -> Machine:
         "group_seqs": np.zeros(max(catalog.groups) + 1, np.int64),
         "list_ends": np.zeros((parts if policy.list_per == "partition" else tables, 3), np.int64),
         "heap": np.zeros(SLOTS_AT_FIRST + len(sources), EVENT),
-        "free": np.arange(SLOTS_AT_FIRST - 1, -1, -1, dtype=np.int64),
+        "free": np.arange(SLOTS_AT_FIRST - 1, -1, -1, dtype=np.uint64),
         "slots": np.zeros(SLOTS_AT_FIRST, SLOT),
         "rngs": np.zeros(SLOTS_AT_FIRST, RNG),
         "touched": np.zeros((SLOTS_AT_FIRST, tables_most), TOUCHED),
@@ -231,14 +236,14 @@ def phases_in_flight(machine: Machine) -> Counter[tuple[str, str]]:
 
 def times_in_flight(machine: Machine) -> dict[str, InFlightTimes]:
     """Return the times of the transactions in flight by operation type, in the order of their ids."""
-    slots = machine.arrays["slots"][_places_in_flight(machine)]
-    slots = slots[np.argsort(slots["txn"])]
-    has_commit_begun = slots["commit_start"] < float(machine.run["end"])
-    commit_start_ms = np.where(has_commit_begun, slots["commit_start"], np.nan)
-    operations = machine.arrays["costs"]["name"][slots["costs"]]
+    slots, places = machine.arrays["slots"], _places_in_flight(machine)
+    places = places[np.argsort(slots["txn"][places])]
+    submit_ms, commit_start_ms = slots["submit"][places], slots["commit_start"][places]
+    commit_start_ms[commit_start_ms >= float(machine.run["end"])] = np.nan
+    operations = machine.arrays["costs"]["name"][slots["costs"][places]]
     return {
         machine.operations[code]: InFlightTimes(
-            array("d", slots["submit"][operations == code].tobytes()),
+            array("d", submit_ms[operations == code].tobytes()),
             array("d", commit_start_ms[operations == code].tobytes()),
         )
         for code in np.unique(operations)
@@ -247,12 +252,11 @@ def times_in_flight(machine: Machine) -> dict[str, InFlightTimes]:
 
 def tables_applied_in_flight(machine: Machine) -> list[list[int]]:
     """Return the tables written by each transaction in flight whose commit was installed but not answered."""
+    slots, places = machine.arrays["slots"], _places_in_flight(machine)
     applied = []
-    for place in _places_in_flight(machine):
-        slot = machine.arrays["slots"][place]
-        if slot["is_applied"]:
-            touched = machine.arrays["touched"][place][: slot["touched"]]
-            applied.append(touched["table"][touched["is_written"] != 0].tolist())
+    for place in places[slots["is_applied"][places] != 0]:
+        touched = machine.arrays["touched"][place][: slots["touched"][place]]
+        applied.append(touched["table"][touched["is_written"] != 0].tolist())
     return applied
 
 

@@ -217,7 +217,7 @@ PART: Final = _record(
     **_all("i8", "partition", "is_written", "version", "start_version", "behind", "end_generation", "end_offset")
 )
 
-EVENT: Final = _record(time="f8", key="i8", place="i8")
+EVENT: Final = _record(time="f8", key="i8", place="u8")
 
 SLOT: Final = _record(
     **_all("f8", "now", "before", "after", "submit", "runtime"),
@@ -281,7 +281,7 @@ ARRAYS: Final = {
     "group_seqs": Array(_INTEGERS),
     "list_ends": Array(_INTEGERS, 2),  # generation, offset, whether sealed
     "heap": Array(EVENT),
-    "free": Array(_INTEGERS),  # a stack of idle slots
+    "free": Array(np.dtype(np.uint64)),  # a stack of idle slots
     "slots": Array(SLOT),
     "rngs": Array(RNG),  # by slot
     "touched": Array(TOUCHED, 2),  # by slot and place

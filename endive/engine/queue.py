@@ -1,10 +1,18 @@
-"""The event queue: a binary heap of (time, key, place), smallest first. Keys are never equal at equal times."""
+"""The event queue: a binary heap of (time, key, place), smallest first. Keys are never equal at equal times.
+
+Indices are unsigned here and in `place`: for signed ones Numba asks at each access whether they count from the end.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from endive.engine.jit import inlined
+
+_U64 = np.uint64
+_ZERO, _ONE = _U64(0), _U64(1)
 
 
 @inlined
@@ -13,18 +21,18 @@ def _is_before(time: float, key: int, event: Any) -> bool:
 
 
 @inlined
-def _put(event: Any, time: float, key: int, place: int) -> None:
+def _put(event: Any, time: float, key: int, place: Any) -> None:
     event.time = time
     event.key = key
     event.place = place
 
 
 @inlined
-def push(heap: Any, size: int, time: float, key: int, place: int) -> None:
+def push(heap: Any, size: int, time: float, key: int, place: Any) -> None:
     """Add an event to a heap of `size` events."""
-    at = size
-    while at > 0:
-        parent = (at - 1) >> 1
+    at = _U64(size)
+    while at > _ZERO:
+        parent = (at - _ONE) >> _ONE
         above = heap[parent]
         if not _is_before(time, key, above):
             break
@@ -34,17 +42,18 @@ def push(heap: Any, size: int, time: float, key: int, place: int) -> None:
 
 
 @inlined
-def replace_top(heap: Any, size: int, time: float, key: int, place: int) -> None:
+def replace_top(heap: Any, size: int, time: float, key: int, place: Any) -> None:
     """Put an event in the place of the first of a heap of `size` events."""
-    at = 0
+    end = _U64(size)
+    at = _ZERO
     while True:
-        child = 2 * at + 1
-        if child >= size:
+        child = at + at + _ONE
+        if child >= end:
             break
-        if child + 1 < size:
-            right = heap[child + 1]
+        if child + _ONE < end:
+            right = heap[child + _ONE]
             if _is_before(right.time, right.key, heap[child]):
-                child += 1
+                child += _ONE
         below = heap[child]
         if _is_before(time, key, below):
             break

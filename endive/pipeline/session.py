@@ -76,8 +76,7 @@ def _start(master: str | None, settings: Mapping[str, str]) -> SparkSession:
     check_master(chosen)
     require_reachable(chosen)
     is_local = chosen.startswith("local")
-    if is_local or "spark.pyspark.python" not in configured:
-        _use_this_python(is_local)
+    os.environ["PYSPARK_PYTHON"] = workers_python(is_local, configured)
     ours = _SETTINGS | (_LOCAL_SETTINGS if is_local else {}) | dict(settings)
     absent = {name: value for name, value in ours.items() if name not in configured}
     return _launch(_with_retries(chosen), absent)
@@ -89,12 +88,11 @@ def _refuse_connect() -> None:
         raise SparkUnavailableError("Endive does not run on Spark Connect; unset SPARK_REMOTE, and use --master URL")
 
 
-def _use_this_python(is_local: bool) -> None:
-    """Let workers run this interpreter; on a cluster, where it may be elsewhere, only if none was named."""
+def workers_python(is_local: bool, configured: Mapping[str, str]) -> str:
+    """Return the interpreter that workers run: this one, or on a cluster the one that Spark is configured for."""
     if is_local:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        return sys.executable
+    return configured.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 def _launch(master: str, settings: Mapping[str, str]) -> SparkSession:

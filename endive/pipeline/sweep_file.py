@@ -277,6 +277,8 @@ def _settings_at(base: dict[str, Any], axes: list[_Axis], values: tuple[Any, ...
 
 def _set_at(data: dict[str, Any], axis: _Axis, value: Any) -> None:
     """Set the key of an axis. Tables on the way are made; a stream is found by its name."""
+    if axis.path[0] == "streams" and "streams" not in data:
+        raise ConfigError([str(Problem(axis.key, None, "names a stream, and the file has no [[streams]]"))])
     table: Any = data
     for depth, part in enumerate(axis.path[:-1]):
         table = _named_stream(table, part, axis) if isinstance(table, list) else table.setdefault(part, {})
