@@ -13,11 +13,11 @@ from endive.config import DEFAULT_WEIGHTS, catalog_type, load_provider_profiles,
 from endive.config_rules import effective_stream
 from endive.settings import Settings, StreamFields
 
-RUN_S: Final = 0.010
-TRANSACTION_S: Final = 4e-6
-SATURATED_TRANSACTION_S: Final = 4e-6
+RUN_S: Final = 0.011
+TRANSACTION_S: Final = 1e-6
+SATURATED_TRANSACTION_S: Final = 2.5e-6
 """What a transaction costs on top where none commits at its first attempt."""
-DRAW_S: Final = 45e-9
+DRAW_S: Final = 14e-9
 
 _COMMIT_MS: Final = 1_000.0
 _EXPOSED_SHARE: Final = 0.5

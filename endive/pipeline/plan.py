@@ -18,6 +18,8 @@ from endive.pipeline.master import local_cores
 from endive.pipeline.sweep_file import LINES_SHOWN, Configuration, Sweep
 from endive.utils import format_duration
 
+SPARK_START_S: Final = 8.0
+"""From the command to the first run."""
 TASK_S: Final = 1.0
 """Short runs share a task until it is this long, because a task costs Spark some 30 ms."""
 
@@ -148,4 +150,5 @@ def _wall_text(core_s: float, master: str | None) -> str:
     cores = local_cores(master)
     if cores is None:
         return f"the core time over the cores of {master}"
-    return f"{format_duration(core_s / cores * 1000.0)} on {cores} core{'s' if cores > 1 else ''}"
+    wall_s = SPARK_START_S + core_s / cores if core_s else 0.0
+    return f"{format_duration(wall_s * 1000.0)} on {cores} core{'s' if cores > 1 else ''}"
