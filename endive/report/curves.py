@@ -59,7 +59,7 @@ CURVES: Final = (
         ((None, "throughput_per_s"),),
         "Commits answered per second of the steady window. Dotted: every submission commits. Dashed, where near: what "
         "the round trips of typical attempts allow, and no more than the clients of closed streams ask for. Many "
-        "contenders pass it by some percent.",
+        "contenders pass it, since the fastest of them wins: a little, or far where latencies scatter.",
     ),
     Curve(
         "latency-throughput",
