@@ -24,6 +24,8 @@ from endive.workload import written_count
 
 BUILT_IN_OPERATIONS: Final = ("fast_append", "merge_append", "validated_overwrite")
 PARTITIONS_MOST: Final = 10_000_000
+INTER_ARRIVAL_MS_LEAST: Final = 1e-6
+"""Arrivals that are closer in the mean would not move the clock on."""
 
 
 def find_problems(
@@ -248,8 +250,9 @@ def _arrival_problems(key: str, stream: StreamFields) -> Iterator[Problem]:
             f"give either this (an open stream) or {key}.{other} (a closed one), not both",
         )
     elif arrival is not None:
-        if _is_consistent(arrival) and arrival.to_latency().mean_ms() <= 0.0:
-            yield Problem(f"{key}.inter_arrival", _given(arrival), "must be more than 0 on average")
+        if _is_consistent(arrival) and arrival.to_latency().mean_ms() < INTER_ARRIVAL_MS_LEAST:
+            allowed = f"must be {INTER_ARRIVAL_MS_LEAST:g} or more on average"
+            yield Problem(f"{key}.inter_arrival", _given(arrival), allowed)
     elif clients is None and think_time is None:
         yield Problem(f"{key}.inter_arrival", None, f"{REQUIRED}, or {key}.clients and {key}.think_time")
     elif think_time is None:

@@ -172,7 +172,12 @@ REFUSALS = [
     (
         ['transaction.inter_arrival = {distribution = "fixed", value = 0}'],
         "transaction.inter_arrival",
-        ["transaction.inter_arrival", "value = 0", "more than 0"],
+        ["transaction.inter_arrival", "value = 0", "1e-06 or more"],
+    ),
+    (
+        ["transaction.inter_arrival.scale = 1e-300"],
+        "transaction.inter_arrival",
+        ["transaction.inter_arrival", "scale = 1e-300", "1e-06 or more"],
     ),
     (
         ['transaction.inter_arrival = {distribution = "lognormal", scale = 5, sigma = 1}'],
