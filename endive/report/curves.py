@@ -30,7 +30,7 @@ from endive.report.figure import (
     set_log_ticks,
 )
 from endive.report.labels import METRIC_OF, Metric, Value, number
-from endive.report.material import Material
+from endive.report.material import Material, bounds_by_metric
 from endive.report.sweep import Sweep, pick_levels
 
 MOST_SERIES: Final = 8
@@ -142,14 +142,9 @@ def curve_figure(sweep: Sweep, curve: Curve, material: Material) -> Figure:
 
 def _with_bounds(rows: pd.DataFrame, curve: Curve, bounds: Mapping[str, RateBounds]) -> pd.DataFrame:
     """Return rows with a column for each bound of the curve's metrics that any of them has."""
-    known = [bounds.get(exp_hash) for exp_hash in rows["exp_hash"]]
-    columns = {
-        BOUNDS["throughput_per_s"]: [None if bound is None else bound.commits_per_s for bound in known],
-        BOUNDS["success_rate"]: [None if bound is None else bound.success for bound in known],
-    }
-    wanted = [BOUNDS[y] for x, y in curve.columns if x is None and y in BOUNDS]
-    made = {name: pd.Series(columns[name], index=rows.index, dtype=float) for name in wanted}
-    return rows.assign(**{name: values for name, values in made.items() if values.notna().any()})
+    found = bounds_by_metric(list(rows["exp_hash"]), bounds)
+    wanted = [y for x, y in curve.columns if x is None and y in found]
+    return rows.assign(**{BOUNDS[y]: pd.Series(found[y], index=rows.index, dtype=float) for y in wanted})
 
 
 def _success_bound_note(rows: pd.DataFrame) -> str:

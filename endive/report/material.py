@@ -62,6 +62,16 @@ def time_series(rows: Sequence[SummaryRow]) -> TimeSeries:
     return TimeSeries(bin_s, (run.window.start_ms / 1000.0, run.window.end_ms / 1000.0), *tables)
 
 
+def bounds_by_metric(hashes: Sequence[str], bounds: Mapping[str, RateBounds]) -> dict[str, list[float | None]]:
+    """Return what typical attempts of experiments allow at most, for each metric that any has such a bound of."""
+    known = [bounds.get(each) for each in hashes]
+    columns = {
+        "throughput_per_s": [None if bound is None else bound.commits_per_s for bound in known],
+        "success_rate": [None if bound is None else bound.success for bound in known],
+    }
+    return {metric: values for metric, values in columns.items() if any(value is not None for value in values)}
+
+
 @dataclass(frozen=True)
 class Provenance:
     """What made the results of an experiment. Empty texts: not known."""

@@ -6,7 +6,7 @@ import hashlib
 import html
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -15,14 +15,13 @@ from typing import Any, Final
 import pandas as pd
 
 from endive import __version__
-from endive.analysis.model_bounds import RateBounds
 from endive.config_errors import to_toml
 from endive.files import whole_file
 from endive.pipeline.schemas import ALL, COMPONENTS
 from endive.report.axes import Axis
 from endive.report.findings import saturation_frame
 from endive.report.labels import COMPONENT_TITLES, METRIC_OF, Value, number, operation_label
-from endive.report.material import Material
+from endive.report.material import Material, bounds_by_metric
 from endive.report.report import Section, describe
 from endive.report.sweep import Sweep, reference_level
 
@@ -108,7 +107,10 @@ def _sweep_data(section: Section, where: Sequence[tuple[str, str]]) -> dict[str,
         "seedCounts": {name: [_whole(value) for value in frame["seeds"]] for name, frame in frames.items()},
         "seedSets": sorted(set(seeds)),
         "seedSet": [sorted(set(seeds)).index(each) for each in seeds],
-        "bounds": _bounds_data(hashes, material.bounds),
+        "bounds": {
+            metric: [_round(value) for value in values]
+            for metric, values in bounds_by_metric(hashes, material.bounds).items()
+        },
         "time": _time_data(hashes, material),
         "saturation": _saturation_data(sweep),
         "findings": [{"text": finding.text, "isWarning": finding.is_warning} for finding in section.findings],
@@ -161,16 +163,6 @@ def _seeds(sweep: Sweep, hashes: Sequence[str]) -> list[str]:
     runs = sweep.runs[sweep.runs["operation_type"] == ALL]
     of = runs.groupby("exp_hash")["seed"].apply(lambda seeds: ", ".join(map(str, sorted(seeds))))
     return [str(of.get(each, "")) for each in hashes]
-
-
-def _bounds_data(hashes: Sequence[str], bounds: Mapping[str, RateBounds]) -> dict[str, list[float | None]]:
-    """Return what typical attempts allow at most, for each metric that has such a bound."""
-    known = [bounds.get(each) for each in hashes]
-    columns = {
-        "throughput_per_s": [None if bound is None else _round(bound.commits_per_s) for bound in known],
-        "success_rate": [None if bound is None else _round(bound.success) for bound in known],
-    }
-    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
 def _time_data(hashes: Sequence[str], material: Material) -> dict[str, Any] | None:
